@@ -1,0 +1,526 @@
+"""What can be said to a company, and what it answers.
+
+A message is a frozen value that checks itself when it is built: what cannot be carried out at all raises
+`InvalidMessage`, `InvalidName` or `InvalidJson` right there, in the sender's code. What depends on the company's state
+is decided by its actor and answered with a reply or a `Refused` error. The reply type follows from the message class:
+``await company.ask(Submit(…))`` is a `Submitted`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import attrs
+
+from actors.errors import InvalidMessage
+from storage.codec import JSON_BYTES_MAX, check_name, encode
+from storage.records import Mode, RunStatus
+
+R = TypeVar("R")
+
+PRIORITY_DEFAULT = 2
+PRIORITY_MAX = 1_000_000
+ATTEMPTS_MAX_DEFAULT = 3
+ATTEMPTS_MAX_LIMIT = 1_000
+TITLE_CHARS_MAX = 500
+NODES_MAX = 10_000
+"""Nodes of one run. A message is decided in one go, so it has a bound."""
+TASKS_MAX = 10_000
+"""Tasks of one SubmitMany."""
+DEPENDS_ON_MAX = 10_000
+RUNS_MAX_LIMIT = 1_000_000
+SECONDS_LIMIT = 10 * 365 * 86_400.0
+"""Ten years: a longer duration is a mistake, and sums of it stay exact."""
+
+
+class Unset:
+    """The type of `UNSET`: a field of `Edit` or `Rerun` that is left as it is."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+
+class Message(Generic[R]):
+    """Base of everything a company can be told. ``R`` is the type of its reply."""
+
+    __slots__ = ()
+    control: ClassVar[bool] = False
+    """Control messages go by the system lane, so they may overtake submits that were sent but not yet taken."""
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _whole(value: object, what: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidMessage(f"{what} must be a whole number, not {value!r}")
+    if not low <= value <= high:
+        raise InvalidMessage(f"{what} must be from {low} to {high}, not {value}")
+    return value
+
+
+def _seconds(value: object, what: str, *, positive: bool = True) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidMessage(f"{what} must be a number of seconds, not {value!r}")
+    if not (0 < value if positive else 0 <= value) or not value <= SECONDS_LIMIT:
+        raise InvalidMessage(f"{what} must be {'above' if positive else 'at least'} 0 s and at most ten years, not {value}")
+    return float(value)
+
+
+def _priority(value: object) -> int:
+    if isinstance(value, str):
+        match = re.fullmatch(r"[Pp]?([0-9]{1,7})", value)
+        if match is None:
+            raise InvalidMessage(f'priority must be a whole number or "P" and a number, not {value!r}')
+        value = int(match.group(1))
+    return _whole(value, "priority", -PRIORITY_MAX, PRIORITY_MAX)
+
+
+def _attempts_max(value: object) -> int:
+    return _whole(value, "attempts_max", 1, ATTEMPTS_MAX_LIMIT)
+
+
+def _title(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidMessage(f"title must be text that is not blank, not {value!r}")
+    if len(value) > TITLE_CHARS_MAX:
+        raise InvalidMessage(f"title has {len(value)} characters, more than the {TITLE_CHARS_MAX} allowed")
+    if any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xE000 for char in value):
+        raise InvalidMessage("title must not hold control characters or lone surrogates")
+    return value
+
+
+def _mode(value: object) -> Mode:
+    try:
+        return Mode(str(value))
+    except ValueError:
+        raise InvalidMessage(f'mode must be "auto" or "manual", not {value!r}') from None
+
+
+def _names(value: object, what: str, limit: int) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidMessage(f"{what} must be a list of names, not {value!r}")
+    names = tuple(check_name(item, what=f"a name in {what}") for item in value)
+    if len(names) > limit:
+        raise InvalidMessage(f"{what} holds {len(names)} names, more than the {limit} allowed")
+    if len(set(names)) != len(names):
+        raise InvalidMessage(f"{what} names {next(n for n in names if names.count(n) > 1)!r} twice")
+    return names
+
+
+def _bool(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidMessage(f"{what} must be true or false, not {value!r}")
+    return value
+
+
+def _opt(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _if_set(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, Unset) else check(value)
+
+
+def _name(what: str) -> Callable[[Any], str]:
+    return lambda value: check_name(value, what=what)
+
+
+def _payload_text(value: object, what: str = "payload") -> str | None:
+    return None if value is None else encode(value, what=what, bytes_max=JSON_BYTES_MAX)
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Backoff:
+    """Waits between tries: ``base_s`` × ``factor`` ** (tries − 1), at most ``max_s``, plus up to 10 % jitter."""
+
+    base_s: float = attrs.field(default=1.0, converter=lambda v: _seconds(v, "base_s", positive=False))
+    factor: float = attrs.field(default=2.0)
+    max_s: float = attrs.field(default=3600.0, converter=lambda v: _seconds(v, "max_s", positive=False))
+
+    @factor.validator
+    def _check_factor(self, _attribute: object, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1_000:
+            raise InvalidMessage(f"factor must be from 1 to 1000, not {value!r}")
+
+
+def _backoff(value: object) -> Backoff:
+    if not isinstance(value, Backoff):
+        raise InvalidMessage(f"retry must be a Backoff, not {value!r}")
+    return value
+
+
+@attrs.frozen
+class Node:
+    """One step of a run, executed by the handler registered under ``handler`` (default: the node's own name).
+
+    ``after`` names the nodes whose results it uses. ``attempts_max`` counts tries, the first included;
+    ``None`` takes the task's. ``timeout_s`` bounds one attempt; ``None`` is no bound: a handler that hangs then keeps
+    its execution slot.
+    """
+
+    name: str = attrs.field(converter=_name("a node's name"))
+    handler: str = attrs.field(
+        default=attrs.Factory(lambda self: self.name, takes_self=True), converter=_name("a handler's name")
+    )
+    after: tuple[str, ...] = attrs.field(
+        default=(), kw_only=True, converter=lambda v: _names(v, "after", NODES_MAX)
+    )
+    payload: Any = attrs.field(default=None, kw_only=True)
+    attempts_max: int | None = attrs.field(default=None, kw_only=True, converter=_opt(_attempts_max))
+    timeout_s: float | None = attrs.field(
+        default=None, kw_only=True, converter=_opt(lambda v: _seconds(v, "timeout_s"))
+    )
+    retry: Backoff = attrs.field(factory=Backoff, kw_only=True, converter=_backoff)
+    payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "payload_text", _payload_text(self.payload, f"payload of node {self.name!r}"))
+
+
+def _nodes(value: object) -> tuple[Node, ...]:
+    """The nodes if they form a graph: distinct names, known ``after``, no cycle (walked without recursion)."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidMessage(f"nodes must be a list of Node, not {value!r}")
+    nodes = tuple(value)
+    if len(nodes) > NODES_MAX:
+        raise InvalidMessage(f"{len(nodes)} nodes are more than the {NODES_MAX} of one run")
+    by_name: dict[str, Node] = {}
+    for node in nodes:
+        if not isinstance(node, Node):
+            raise InvalidMessage(f"nodes must be Node, not {node!r}")
+        if node.name in by_name:
+            raise InvalidMessage(f"two nodes are named {node.name!r}")
+        by_name[node.name] = node
+    for node in nodes:
+        for upstream in node.after:
+            if upstream not in by_name:
+                raise InvalidMessage(f"node {node.name!r} is after {upstream!r}, which is not a node of this graph")
+    _refuse_node_cycle(nodes)
+    return nodes
+
+
+def _refuse_node_cycle(nodes: tuple[Node, ...]) -> None:
+    unmet = {node.name: len(node.after) for node in nodes}
+    users: dict[str, list[str]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        for upstream in node.after:
+            users[upstream].append(node.name)
+    free = [name for name, count in unmet.items() if count == 0]
+    while free:
+        name = free.pop()
+        del unmet[name]
+        for user in users[name]:
+            unmet[user] -= 1
+            if unmet[user] == 0:
+                free.append(user)
+    if unmet:
+        raise InvalidMessage(f"nodes form a cycle among: {', '.join(sorted(unmet)[:10])}")
+
+
+# --- replies --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Submitted:
+    """A task is stored. ``existing`` is true when an equal one was already there under the same key or id."""
+
+    id: str
+    seq: int
+    run: int
+    existing: bool = False
+
+
+@attrs.frozen
+class Moved:
+    """Where the task stands now. ``changed`` is false when there was nothing to do.
+
+    ``holders`` names the tasks whose runs hold the run slots when `StartNow` found the company full.
+    ``note`` says what else the sender should know.
+    """
+
+    id: str
+    run: int
+    status: RunStatus
+    changed: bool = True
+    holders: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@attrs.frozen
+class CompanySettings:
+    """The company's settings after the message."""
+
+    paused: bool
+    runs_max: int
+    changed: bool = True
+
+
+@attrs.frozen
+class GoalStopped:
+    """Ids of the tasks of the goal that were stopped, or are stopping, by this message."""
+
+    goal: str
+    tasks: tuple[str, ...]
+
+
+@attrs.frozen
+class GraphDefined:
+    name: str
+    version: int
+    changed: bool = True
+
+
+@attrs.frozen
+class Unparked:
+    """Whether the company was parked."""
+
+    was_parked: bool
+
+
+# --- messages about tasks -------------------------------------------------------------------------------------------
+
+
+def _task_id(value: object) -> str:
+    return check_name(value, what="a task id")
+
+
+def _chosen_id(value: object) -> str:
+    name = check_name(value, what="a task id")
+    if re.fullmatch(r"@[0-9]+", name):
+        raise InvalidMessage(f"task id {name!r}: ids of @ and a number are given by the queue; choose another")
+    return name
+
+
+@attrs.frozen
+class Submit(Message[Submitted]):
+    """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none: a run without nodes.
+
+    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`. ``depends_on``: ids in this company whose
+    newest runs must be completed. ``id`` and ``key`` are unique in the company while the task's row lives: the same content again
+    returns the existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own.
+    ``fail_fast``: the first node that gives up stops the others.
+    """
+
+    title: str = attrs.field(converter=_title)
+    handler: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a handler's name")))
+    nodes: tuple[Node, ...] | None = attrs.field(default=None, kw_only=True, converter=_opt(_nodes))
+    graph: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a graph's name")))
+    payload: Any = attrs.field(default=None, kw_only=True)
+    priority: int = attrs.field(default=PRIORITY_DEFAULT, kw_only=True, converter=_priority)
+    mode: Mode = attrs.field(default=Mode.AUTO, kw_only=True, converter=_mode)
+    depends_on: tuple[str, ...] = attrs.field(
+        default=(), kw_only=True, converter=lambda v: _names(v, "depends_on", DEPENDS_ON_MAX)
+    )
+    goal: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a goal's name")))
+    id: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_chosen_id))
+    key: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("an idempotency key")))
+    attempts_max: int | None = attrs.field(default=None, kw_only=True, converter=_opt(_attempts_max))
+    fail_fast: bool = attrs.field(default=False, kw_only=True, converter=lambda v: _bool(v, "fail_fast"))
+    payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        if sum(given is not None for given in (self.handler, self.nodes, self.graph)) > 1:
+            raise InvalidMessage("give one of handler, nodes and graph, not several")
+        if self.id is not None and self.id in self.depends_on:
+            raise InvalidMessage(f"task {self.id!r} depends on itself")
+        object.__setattr__(self, "payload_text", _payload_text(self.payload))
+
+
+def _submits(value: object) -> tuple[Submit, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidMessage(f"tasks must be a list of Submit, not {value!r}")
+    tasks = tuple(value)
+    if not 1 <= len(tasks) <= TASKS_MAX:
+        raise InvalidMessage(f"SubmitMany takes 1 to {TASKS_MAX} tasks, not {len(tasks)}")
+    seen: set[str] = set()
+    for task in tasks:
+        if not isinstance(task, Submit):
+            raise InvalidMessage(f"tasks must be Submit, not {task!r}")
+        if task.id is not None and task.id in seen:
+            raise InvalidMessage(f"two tasks have the id {task.id!r}")
+        if task.id is not None:
+            seen.add(task.id)
+    return tasks
+
+
+@attrs.frozen
+class SubmitMany(Message[tuple[Submitted, ...]]):
+    """Add tasks that may depend on each other in any order: one commit, all or none."""
+
+    tasks: tuple[Submit, ...] = attrs.field(converter=_submits)
+
+
+@attrs.frozen
+class Start(Message[Moved]):
+    """Open the gate of a manual task."""
+
+    task: str = attrs.field(converter=_task_id)
+
+
+@attrs.frozen
+class StartNow(Message[Moved]):
+    """Put a task first in order and open its manual gate and the company's pause for it; never dependencies or limits."""
+
+    task: str = attrs.field(converter=_task_id)
+
+
+@attrs.frozen
+class Stop(Message[Moved]):
+    """Stop the newest run. A live attempt gets the grace; then its slot is taken from it."""
+
+    task: str = attrs.field(converter=_task_id)
+    control: ClassVar[bool] = True
+
+
+@attrs.frozen
+class Retry(Message[Moved]):
+    """Go on with a failed or stopped run: kept results stay, the other nodes get a fresh allowance."""
+
+    task: str = attrs.field(converter=_task_id)
+
+
+@attrs.frozen
+class Rerun(Message[Moved]):
+    """Do the task again as a new run, from the beginning, with ``payload`` in place of the task's if it is given."""
+
+    task: str = attrs.field(converter=_task_id)
+    payload: Any = attrs.field(default=UNSET, kw_only=True)
+    payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        text = None if isinstance(self.payload, Unset) else encode(self.payload, what="payload")
+        object.__setattr__(self, "payload_text", text)
+
+
+@attrs.frozen
+class Edit(Message[Moved]):
+    """Change a task. ``priority`` and ``attempts_max`` count at once; the rest at the next admission.
+
+    ``depends_on`` and the nodes are read at a run's first admission, so for a run that was admitted they count from the next run on.
+    """
+
+    task: str = attrs.field(converter=_task_id)
+    priority: int | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_priority))
+    attempts_max: int | None | Unset = attrs.field(
+        default=UNSET, kw_only=True, converter=_if_set(_opt(_attempts_max))
+    )
+    title: str | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_title))
+    payload: Any = attrs.field(default=UNSET, kw_only=True)
+    mode: Mode | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_mode))
+    goal: str | None | Unset = attrs.field(
+        default=UNSET, kw_only=True, converter=_if_set(_opt(_name("a goal's name")))
+    )
+    depends_on: tuple[str, ...] | Unset = attrs.field(
+        default=UNSET, kw_only=True, converter=_if_set(lambda v: _names(v, "depends_on", DEPENDS_ON_MAX))
+    )
+    handler: str | Unset = attrs.field(
+        default=UNSET, kw_only=True, converter=_if_set(_name("a handler's name"))
+    )
+    nodes: tuple[Node, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_nodes))
+    graph: str | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_name("a graph's name")))
+    fail_fast: bool | Unset = attrs.field(
+        default=UNSET, kw_only=True, converter=_if_set(lambda v: _bool(v, "fail_fast"))
+    )
+    payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.changes:
+            raise InvalidMessage("Edit changes nothing: give at least one field")
+        if len(self.changes & {"handler", "nodes", "graph"}) > 1:
+            raise InvalidMessage("give one of handler, nodes and graph, not several")
+        text = None if isinstance(self.payload, Unset) else _payload_text(self.payload)
+        object.__setattr__(self, "payload_text", text)
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Names of the fields that were given."""
+        return frozenset(name for name in EDIT_FIELDS if not isinstance(getattr(self, name), Unset))
+
+    @property
+    def at_once(self) -> bool:
+        """Whether every given field counts at once."""
+        return self.changes <= {"priority", "attempts_max"}
+
+
+EDIT_FIELDS = (
+    "priority",
+    "attempts_max",
+    "title",
+    "payload",
+    "mode",
+    "goal",
+    "depends_on",
+    "handler",
+    "nodes",
+    "graph",
+    "fail_fast",
+)
+
+
+@attrs.frozen
+class Archive(Message[Moved]):
+    """Put a task away: in no queue and no sweep; it answers only `Unarchive` and reads. Refused while active."""
+
+    task: str = attrs.field(converter=_task_id)
+
+
+@attrs.frozen
+class Unarchive(Message[Moved]):
+    """Bring an archived task back as it was when it was put away."""
+
+    task: str = attrs.field(converter=_task_id)
+
+
+# --- messages about the company ---------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class DefineGraph(Message[GraphDefined]):
+    """Give a graph a name. A run copies the newest definition at its first admission; runs admitted before keep theirs."""
+
+    name: str = attrs.field(converter=_name("a graph's name"))
+    nodes: tuple[Node, ...] = attrs.field(converter=_nodes)
+
+
+@attrs.frozen
+class Pause(Message[CompanySettings]):
+    """Stop admission and new attempts; live attempts finish, runs keep their slots. Only `Unpause` ends it."""
+
+    control: ClassVar[bool] = True
+
+
+@attrs.frozen
+class Unpause(Message[CompanySettings]):
+    control: ClassVar[bool] = True
+
+
+@attrs.frozen
+class SetLimits(Message[CompanySettings]):
+    """``runs_max``: how many runs of the company may be active at once; 0 holds everything. Lowering it stops nothing."""
+
+    runs_max: int = attrs.field(kw_only=True, converter=lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))
+    control: ClassVar[bool] = True
+
+
+@attrs.frozen
+class StopGoal(Message[GoalStopped]):
+    """`Stop` every unsettled task of a goal, in one commit."""
+
+    goal: str = attrs.field(converter=_name("a goal's name"))
+    control: ClassVar[bool] = True
+
+
+@attrs.frozen
+class Unpark(Message[Unparked]):
+    """End the rest of a company whose actor crashed too often, and forget its crashes."""
+
+    control: ClassVar[bool] = True

@@ -1,0 +1,202 @@
+"""What can be read of a company: the derived state of a task, why it is not running, and the shapes of all reads.
+
+Nothing here is stored. `actors.core.work_state` computes it from the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from storage.records import AttemptEnd, NodeStatus, RunStatus
+
+
+class WorkState(StrEnum):
+    """Where a task stands: exactly one of these. Everything from RUNNING on carries at least one `Reason`."""
+
+    ARCHIVED = "archived"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    QUARANTINED = "quarantined"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    HALTED = "halted"
+    BLOCKED = "blocked"
+    WAITING = "waiting"
+    HELD = "held"
+    PAUSED = "paused"
+    QUEUED = "queued"
+
+
+class ReasonKind(StrEnum):
+    # settled and out of the way
+    ARCHIVED = "archived"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    QUARANTINED = "quarantined"
+    # running, stopping
+    EXECUTING = "executing"
+    BACKING_OFF = "backing_off"
+    EXECUTION_SLOT = "execution_slot"
+    NODE_READY = "node_ready"
+    ENDING = "ending"
+    HALTED = "halted"
+    # blocked: it cannot start as things stand
+    UPSTREAM_FAILED = "upstream_failed"
+    UPSTREAM_STOPPED = "upstream_stopped"
+    UPSTREAM_HALTED = "upstream_halted"
+    UPSTREAM_BLOCKED = "upstream_blocked"
+    UPSTREAM_MISSING = "upstream_missing"
+    UPSTREAM_ARCHIVED = "upstream_archived"
+    UPSTREAM_QUARANTINED = "upstream_quarantined"
+    DEPENDENCY_CYCLE = "dependency_cycle"
+    RUN_MISSING = "run_missing"
+    HANDLER_MISSING = "handler_missing"
+    GRAPH_MISSING = "graph_missing"
+    # it can, but not yet
+    UPSTREAM_UNFINISHED = "upstream_unfinished"
+    MANUAL = "manual"
+    COMPANY_PAUSED = "company_paused"
+    COMPANY_PARKED = "company_parked"
+    DRAINING = "draining"
+    STORE_UNAVAILABLE = "store_unavailable"
+    RUN_SLOTS = "run_slots"
+    TASKS_AHEAD = "tasks_ahead"
+    NO_HOST = "no_host"
+
+
+@attrs.frozen
+class Reason:
+    """One reason, with what it concerns.
+
+    ``tasks``: ids (at most `IDS_SHOWN`, ``count`` says how many there are); ``nodes``: names; ``numbers``: by name;
+    ``at_ms``: since when, or until when for a wait that ends by itself; ``text``: the error, or the names missing.
+    """
+
+    kind: ReasonKind
+    tasks: tuple[str, ...] = ()
+    count: int = 0
+    nodes: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = attrs.field(factory=dict)
+    at_ms: int | None = None
+    text: str | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the task cannot start as things stand, rather than not yet."""
+        return self.kind in BLOCKING
+
+
+IDS_SHOWN = 10
+"""Ids shown in one reason. The number beside them is always the whole."""
+
+BLOCKING = frozenset(
+    {
+        ReasonKind.UPSTREAM_FAILED,
+        ReasonKind.UPSTREAM_STOPPED,
+        ReasonKind.UPSTREAM_HALTED,
+        ReasonKind.UPSTREAM_BLOCKED,
+        ReasonKind.UPSTREAM_MISSING,
+        ReasonKind.UPSTREAM_ARCHIVED,
+        ReasonKind.UPSTREAM_QUARANTINED,
+        ReasonKind.DEPENDENCY_CYCLE,
+        ReasonKind.RUN_MISSING,
+        ReasonKind.HANDLER_MISSING,
+        ReasonKind.GRAPH_MISSING,
+    }
+)
+
+
+@attrs.frozen
+class NodeView:
+    """One node of the newest run. ``error`` is that of the last failed attempt, until the next one starts."""
+
+    name: str
+    handler: str
+    status: NodeStatus
+    tries: int
+    attempts: int
+    generation: int
+    error: str | None = None
+    not_before_ms: int | None = None
+
+
+@attrs.frozen
+class TaskStatus:
+    """A task as it stands. ``position`` is the 1-based place among queued, not blocked tasks; 0 otherwise."""
+
+    company: str
+    id: str
+    seq: int
+    title: str
+    priority: int
+    goal: str | None
+    run: int
+    run_status: RunStatus
+    state: WorkState
+    reasons: tuple[Reason, ...]
+    position: int
+    created_ms: int
+    settled_ms: int | None
+    depends_on: tuple[str, ...]
+    nodes: tuple[NodeView, ...] = ()
+
+
+@attrs.frozen
+class Explanation:
+    """Every gate that is closed for a task, in the order in which they are asked; empty when nothing holds it up."""
+
+    company: str
+    task: str
+    state: WorkState
+    gates: tuple[Reason, ...]
+
+
+@attrs.frozen
+class AttemptView:
+    """One attempt of any run of a task. ``end`` is ``None`` while it is alive."""
+
+    run: int
+    node: str
+    number: int
+    generation: int
+    started_ms: int
+    ended_ms: int | None
+    end: AttemptEnd | None
+    error: str | None
+
+
+@attrs.frozen
+class Outcome:
+    """How a run settled. ``result`` maps the names of the succeeded nodes to their results."""
+
+    task: str
+    run: int
+    status: RunStatus
+    result: Mapping[str, Any]
+    reason: str | None = None
+
+
+@attrs.frozen
+class ClosingReport:
+    """What closing cut short. ``interrupted``: attempts that will run again, at no cost of tries.
+
+    ``abandoned``: those of them that did not end within the grace; a plain function among them still runs in its thread.
+    Both name attempts as ``company/task/run/node/attempt``.
+    """
+
+    interrupted: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Owner:
+    """The process that has a database open for writing."""
+
+    pid: int
+    started_at: str

@@ -1,0 +1,170 @@
+"""The rows as values: what the tables hold, decoded.
+
+Records are frozen. A change is a new record put in the place of the old one, so a move always has both of its ends
+and can be undone. Only facts stand here; whatever can be computed from them (blocked, position, why something waits)
+is computed. Texts that no decision needs (titles, payloads, results) stay in the database.
+
+Durable times are integer milliseconds since the epoch, UTC (``_ms``); durations are seconds (``_s``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    HALTED = "halted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def active(self) -> bool:
+        """Whether a run of this status holds a run slot."""
+        return self in ACTIVE
+
+    @property
+    def settled(self) -> bool:
+        """Whether a run of this status moves only when somebody asks for it."""
+        return self in SETTLED
+
+
+ACTIVE = frozenset({RunStatus.RUNNING, RunStatus.STOPPING})
+SETTLED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED})
+
+
+class NodeStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended: exactly one of these."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    STALLED = "stalled"
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"
+    SUPERSEDED = "superseded"
+    LOST = "lost"
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    MANUAL = "manual"
+
+
+@attrs.frozen
+class CompanyRecord:
+    """A company's own settings and counters. ``event_seq`` is not here: the database counts events itself."""
+
+    company_id: int
+    name: str
+    epoch: int
+    runs_max: int = 1
+    weight: int = 1
+    paused_ms: int | None = None
+    task_seq: int = 0
+    """The last submission sequence given out."""
+    front_seq: int = 0
+    """The last rank given out by ``StartNow``; a higher rank goes first."""
+
+
+@attrs.frozen
+class TaskRecord:
+    seq: int
+    id: str
+    priority: int
+    created_ms: int
+    mode: Mode = Mode.AUTO
+    goal: str | None = None
+    depends_on: tuple[str, ...] = ()
+    graph: str | None = None
+    """Name of a company graph; ``None`` when the shape was given with the task."""
+    shape: str = "[]"
+    """The nodes given with the task, as canonical JSON; equal texts are one object. See ``actors.core.shape``."""
+    attempts_max: int | None = None
+    fail_fast: bool = False
+    archived_ms: int | None = None
+
+
+@attrs.frozen
+class RunRecord:
+    seq: int
+    number: int
+    status: RunStatus
+    created_ms: int
+    slot: int = 0
+    """Number of the run slot held, from 1; 0 while not active."""
+    admitted_ms: int | None = None
+    """First admission: from then on the nodes are rows and the upstreams are pinned."""
+    settled_ms: int | None = None
+    started: bool = False
+    """A person opened the manual gate of this run."""
+    front: int = 0
+    """Rank by ``StartNow``; 0 for the ordinary order."""
+    pause_exempt: bool = False
+    reason: str | None = None
+    """Why it failed, stopped or halted, in a few words."""
+
+
+@attrs.frozen
+class NodeRecord:
+    seq: int
+    run: int
+    pos: int
+    spec: str
+    """Canonical JSON of the node's definition, copied at the run's first admission."""
+    status: NodeStatus = NodeStatus.PENDING
+    tries: int = 0
+    """Tries used since the last fresh allowance."""
+    unclean: int = 0
+    """Deaths of the process while this node executed, since it last ended otherwise."""
+    generation: int = 0
+    attempts: int = 0
+    """The last attempt number given out; never reused."""
+    not_before_ms: int | None = None
+    error: str | None = None
+
+
+@attrs.frozen
+class AttemptRecord:
+    seq: int
+    run: int
+    pos: int
+    number: int
+    generation: int
+    host_id: int
+    started_ms: int
+    ended_ms: int | None = None
+    end: AttemptEnd | None = None
+    error: str | None = None
+
+
+@attrs.frozen
+class EventRecord:
+    """One line of the log before the database has given it its position and number."""
+
+    kind: str
+    at_ms: int
+    task: str | None = None
+    task_seq: int | None = None
+    run: int | None = None
+    node: str | None = None
+    attempt: int | None = None
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None
+    data: Mapping[str, Any] = attrs.field(factory=dict)

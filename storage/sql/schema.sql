@@ -1,0 +1,189 @@
+-- The facts. The tables repeat the rules of the code as CHECKs, indexes and triggers, so that a mistake in the code is
+-- refused by the file. Every key begins with the company; a task is known by its submission sequence inside the company,
+-- which its actor gives out, so a unit of work can be written without reading anything back.
+-- Times are integer milliseconds UTC. Booleans are 0 or 1.
+
+CREATE TABLE hosts (
+    -- one row per process that opened the database as its owner
+    host_id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    pid         INTEGER NOT NULL,
+    started_ms  INTEGER NOT NULL,
+    ended_ms    INTEGER
+) STRICT;
+
+CREATE TABLE companies (
+    company_id  INTEGER PRIMARY KEY,
+    name        TEXT    NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 128),
+    epoch       INTEGER NOT NULL DEFAULT 0,
+    runs_max    INTEGER NOT NULL DEFAULT 1 CHECK (runs_max >= 0),
+    weight      INTEGER NOT NULL DEFAULT 1 CHECK (weight >= 1),
+    paused_ms   INTEGER,
+    task_seq    INTEGER NOT NULL DEFAULT 0,
+    front_seq   INTEGER NOT NULL DEFAULT 0,
+    event_seq   INTEGER NOT NULL DEFAULT 0,
+    due_ms      INTEGER,                     -- the earliest time at which something here becomes due
+    checked_ms  INTEGER NOT NULL DEFAULT 0   -- when the sweep last looked
+) STRICT;
+
+CREATE INDEX companies_due ON companies (due_ms) WHERE due_ms IS NOT NULL;
+
+CREATE TABLE graphs (
+    -- the newest definition only: a run copies it into its node rows at its first admission
+    company_id     INTEGER NOT NULL REFERENCES companies,
+    name           TEXT    NOT NULL,
+    version        INTEGER NOT NULL,
+    shape          TEXT    NOT NULL,
+    node_payloads  TEXT,
+    PRIMARY KEY (company_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasks (
+    company_id     INTEGER NOT NULL REFERENCES companies,
+    seq            INTEGER NOT NULL CHECK (seq > 0),
+    id             TEXT    NOT NULL CHECK (length(id) BETWEEN 1 AND 128),
+    priority       INTEGER NOT NULL,
+    created_ms     INTEGER NOT NULL,
+    mode           TEXT    NOT NULL CHECK (mode IN ('auto', 'manual', 'step')),
+    goal           TEXT,
+    graph          TEXT,
+    shape          TEXT    NOT NULL,
+    attempts_max   INTEGER CHECK (attempts_max >= 1),
+    fail_fast      INTEGER NOT NULL CHECK (fail_fast IN (0, 1)),
+    archived_ms    INTEGER,
+    title          TEXT    NOT NULL,
+    payload        TEXT,
+    node_payloads  TEXT,                     -- JSON array by node position, NULL when no node has one
+    key            TEXT,
+    content        TEXT,                     -- digest of what was submitted under the key or the chosen id
+    PRIMARY KEY (company_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX tasks_id  ON tasks (company_id, id);
+CREATE UNIQUE INDEX tasks_key ON tasks (company_id, key) WHERE key IS NOT NULL;
+
+CREATE TABLE edges (
+    -- by id, not by sequence: an upstream whose row is missing must still be nameable
+    company_id  INTEGER NOT NULL,
+    seq         INTEGER NOT NULL,
+    upstream    TEXT    NOT NULL,
+    pinned_run  INTEGER,                     -- the upstream's run whose results are the inputs, from admission on
+    PRIMARY KEY (company_id, seq, upstream),
+    FOREIGN KEY (company_id, seq) REFERENCES tasks
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    company_id    INTEGER NOT NULL,
+    seq           INTEGER NOT NULL,
+    number        INTEGER NOT NULL CHECK (number > 0),
+    status        TEXT    NOT NULL CHECK (status IN
+                      ('queued', 'running', 'stopping', 'halted', 'completed', 'failed', 'stopped')),
+    created_ms    INTEGER NOT NULL,
+    slot          INTEGER NOT NULL DEFAULT 0,
+    admitted_ms   INTEGER,
+    settled_ms    INTEGER,
+    started       INTEGER NOT NULL DEFAULT 0 CHECK (started IN (0, 1)),
+    front         INTEGER NOT NULL DEFAULT 0,
+    pause_exempt  INTEGER NOT NULL DEFAULT 0 CHECK (pause_exempt IN (0, 1)),
+    reason        TEXT,
+    payload       TEXT,                      -- replaces the task's payload in this run
+    PRIMARY KEY (company_id, seq, number),
+    FOREIGN KEY (company_id, seq) REFERENCES tasks,
+    CHECK ((slot > 0) = (status IN ('running', 'stopping'))),
+    CHECK ((settled_ms IS NOT NULL) = (status IN ('completed', 'failed', 'stopped'))),
+    CHECK (status IN ('queued', 'stopped', 'failed') OR admitted_ms IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+-- Each active run has a slot number of its own. NOT NULL matters: NULLs would not collide.
+CREATE UNIQUE INDEX runs_slot ON runs (company_id, slot) WHERE slot > 0;
+-- What an actor loads; it does not hold the status, so a move inside the living ones does not rewrite it.
+CREATE INDEX runs_unsettled ON runs (company_id, seq) WHERE settled_ms IS NULL;
+
+-- The limit holds even if the code is wrong: becoming active counts, and aborts above the limit then in force.
+CREATE TRIGGER runs_admission_by_update BEFORE UPDATE OF slot ON runs WHEN NEW.slot > 0 AND OLD.slot = 0
+BEGIN
+    SELECT RAISE(ABORT, 'runs_max reached')
+    WHERE (SELECT count(*) FROM runs WHERE company_id = NEW.company_id AND slot > 0)
+       >= (SELECT runs_max FROM companies WHERE company_id = NEW.company_id);
+END;
+
+CREATE TRIGGER runs_admission_by_insert BEFORE INSERT ON runs WHEN NEW.slot > 0
+BEGIN
+    SELECT RAISE(ABORT, 'runs_max reached')
+    WHERE (SELECT count(*) FROM runs WHERE company_id = NEW.company_id AND slot > 0)
+       >= (SELECT runs_max FROM companies WHERE company_id = NEW.company_id);
+END;
+
+CREATE TABLE nodes (
+    company_id     INTEGER NOT NULL,
+    seq            INTEGER NOT NULL,
+    run            INTEGER NOT NULL,
+    pos            INTEGER NOT NULL CHECK (pos >= 0),
+    spec           TEXT    NOT NULL,
+    status         TEXT    NOT NULL CHECK (status IN ('pending', 'running', 'succeeded', 'failed', 'skipped')),
+    tries          INTEGER NOT NULL DEFAULT 0 CHECK (tries >= 0),
+    unclean        INTEGER NOT NULL DEFAULT 0 CHECK (unclean >= 0),
+    generation     INTEGER NOT NULL DEFAULT 0,
+    attempts       INTEGER NOT NULL DEFAULT 0,
+    not_before_ms  INTEGER,
+    error          TEXT,
+    payload        TEXT,
+    result         TEXT,
+    PRIMARY KEY (company_id, seq, run, pos),
+    FOREIGN KEY (company_id, seq, run) REFERENCES runs,
+    CHECK ((result IS NOT NULL) = (status = 'succeeded'))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempts (
+    company_id   INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,
+    run          INTEGER NOT NULL,
+    pos          INTEGER NOT NULL,
+    number       INTEGER NOT NULL CHECK (number > 0),
+    generation   INTEGER NOT NULL,
+    host_id      INTEGER NOT NULL,
+    started_ms   INTEGER NOT NULL,
+    ended_ms     INTEGER,
+    end          TEXT CHECK (end IN ('succeeded', 'failed', 'timed_out', 'stalled', 'interrupted', 'stopped',
+                                     'superseded', 'lost')),
+    error        TEXT,
+    pid          INTEGER,                    -- of a command node: what a restart ends before it runs the node again
+    pid_started  TEXT,
+    PRIMARY KEY (company_id, seq, run, pos, number),
+    FOREIGN KEY (company_id, seq, run, pos) REFERENCES nodes,
+    CHECK ((end IS NULL) = (ended_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Of one generation one result is accepted.
+CREATE UNIQUE INDEX attempts_accepted ON attempts (company_id, seq, run, pos, generation) WHERE end = 'succeeded';
+
+CREATE TABLE quarantine (
+    -- tasks whose rows or moves cannot be trusted; written by SQL that decodes nothing
+    company_id  INTEGER NOT NULL,
+    seq         INTEGER NOT NULL,
+    at_ms       INTEGER NOT NULL,
+    why         TEXT    NOT NULL,
+    traceback   TEXT,
+    PRIMARY KEY (company_id, seq),
+    FOREIGN KEY (company_id, seq) REFERENCES tasks
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    position    INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused, so a cursor never points at something else
+    company_id  INTEGER,                             -- NULL: an event of the runtime itself
+    seq         INTEGER,
+    at_ms       INTEGER NOT NULL,
+    kind        TEXT    NOT NULL,
+    task        TEXT,
+    task_seq    INTEGER,
+    run         INTEGER,
+    node        TEXT,
+    attempt     INTEGER,
+    before      TEXT,
+    after       TEXT,
+    reason      TEXT,
+    data        TEXT,
+    CHECK ((company_id IS NULL) = (seq IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX events_company ON events (company_id, seq) WHERE company_id IS NOT NULL;
+CREATE INDEX events_task ON events (company_id, task_seq) WHERE task_seq IS NOT NULL;
