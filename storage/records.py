@@ -114,8 +114,7 @@ class RunRecord:
     started: bool = False
     """A person opened the manual gate of this run."""
     front: int = 0
-    """Rank by ``StartNow``; 0 for the ordinary order."""
-    pause_exempt: bool = False
+    """Rank by ``StartNow``, which also lets the run past a company pause; 0 for the ordinary order."""
     reason: str | None = None
     """Why it failed, stopped or halted, in a few words."""
 

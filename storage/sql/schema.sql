@@ -82,8 +82,7 @@ CREATE TABLE runs (
     admitted_ms   INTEGER,
     settled_ms    INTEGER,
     started       INTEGER NOT NULL DEFAULT 0 CHECK (started IN (0, 1)),
-    front         INTEGER NOT NULL DEFAULT 0,
-    pause_exempt  INTEGER NOT NULL DEFAULT 0 CHECK (pause_exempt IN (0, 1)),
+    front         INTEGER NOT NULL DEFAULT 0,  -- rank by StartNow: first in order, and past a company pause
     reason        TEXT,
     payload       TEXT,                      -- replaces the task's payload in this run
     PRIMARY KEY (company_id, seq, number),

@@ -1,0 +1,245 @@
+"""A turn in the making: the moves so far, the events that report them, and the effects to be performed once they are durable.
+
+A draft changes the state as it goes, so that later messages of the turn see what earlier ones did, and it can be taken back to any
+mark: the changes are undone in reverse, and whatever was noted after the mark is forgotten. Nothing in here reaches the
+database or the world; the actor commits `Draft.writes` and `Draft.events`, and only then performs `Draft.effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from storage.records import (
+    CompanyRecord,
+    EventRecord,
+    NodeRecord,
+    RunRecord,
+    RunStatus,
+    TaskRecord,
+)
+
+from .entry import Change, Entry, Flip, Graph
+from .shape import NodeSpec
+from .state import CompanyState
+
+BLOCKED_IDS_SHOWN = 100
+"""Ids in one ``tasks.blocked`` event; the count beside them is the whole."""
+
+
+@attrs.frozen
+class AttemptKey:
+    """Which attempt: unique for ever inside a company."""
+
+    task: str
+    seq: int
+    run: int
+    pos: int
+    number: int
+
+
+@attrs.frozen
+class StartAttempt:
+    """Run the handler; the commit has read its inputs."""
+
+    key: AttemptKey
+    spec: NodeSpec
+    generation: int
+
+
+@attrs.frozen
+class CancelAttempt:
+    """Tell a live attempt to end. ``why`` becomes its end unless it ends otherwise first."""
+
+    key: AttemptKey
+    why: str
+
+
+@attrs.frozen
+class EndAttempt:
+    """The attempt's end is durable: its registration can go."""
+
+    key: AttemptKey
+
+
+Effect = StartAttempt | CancelAttempt | EndAttempt
+
+
+@attrs.frozen
+class Write:
+    """One row to write, by the name of its statement. Params that are not in a record, such as titles and payloads, come here."""
+
+    statement: str
+    params: Mapping[str, Any]
+
+
+@attrs.frozen
+class Mark:
+    changes: int
+    events: int
+    effects: int
+    writes: int
+    flips: int
+    touched: tuple[str, ...]
+    submitted: int
+    moves: int
+
+
+@attrs.frozen
+class NewTask:
+    """A task submitted in this turn, for those that come after it in the same turn."""
+
+    id: str
+    key: str | None
+    content: str | None
+
+
+class Draft:
+    def __init__(self, state: CompanyState, now_ms: int) -> None:
+        self.state = state
+        self.now_ms = now_ms
+        self.changes: list[Change] = []
+        self.events: list[EventRecord] = []
+        self.effects: list[Effect] = []
+        self.extra: list[Write] = []
+        self.submitted: list[NewTask] = []
+        self.touched: dict[str, None] = {}
+        """Tasks whose runs may have come to an end by what was done so far."""
+        self.moves = 0
+        self.about: str | None = None
+        """The task that is being decided: who is to blame if deciding raises."""
+        state.flips.clear()
+
+    # --- taking back ------------------------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        return Mark(
+            len(self.changes),
+            len(self.events),
+            len(self.effects),
+            len(self.extra),
+            len(self.state.flips),
+            tuple(self.touched),
+            len(self.submitted),
+            self.moves,
+        )
+
+    def rollback(self, mark: Mark) -> None:
+        """Undo everything since ``mark``."""
+        while len(self.changes) > mark.changes:
+            self.state.undo(self.changes.pop())
+        del self.events[mark.events :]
+        del self.effects[mark.effects :]
+        del self.extra[mark.writes :]
+        del self.state.flips[mark.flips :]
+        del self.submitted[mark.submitted :]
+        self.touched = dict.fromkeys(mark.touched)
+        self.moves = mark.moves
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not (self.changes or self.events or self.extra)
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def company(self, **fields: Any) -> CompanyRecord:
+        after = attrs.evolve(self.state.company, **fields)
+        self._put(Change("company", "", self.state.company, after))
+        return after
+
+    def graph(self, graph: Graph) -> None:
+        self._put(Change("graph", graph.name, self.state.graphs.get(graph.name), graph))
+
+    def add_task(self, task: TaskRecord) -> Entry:
+        self._put(Change("task", task.id, None, task))
+        return self.state.entries[task.id]
+
+    def task(self, entry: Entry, **fields: Any) -> None:
+        self._put(Change("task", entry.task.id, entry.task, attrs.evolve(entry.task, **fields)))
+
+    def add_run(self, entry: Entry, run: RunRecord) -> None:
+        """Put a new run in the place of the newest one; it has no nodes yet."""
+        if entry.nodes is not None:
+            self._put(Change("nodes", entry.task.id, tuple(entry.nodes), None))
+        self._put(Change("run", entry.task.id, entry.run, run))
+
+    def run(self, entry: Entry, **fields: Any) -> None:
+        assert entry.run is not None
+        self._put(Change("run", entry.task.id, entry.run, attrs.evolve(entry.run, **fields)))
+        self.touched.setdefault(entry.task.id)
+
+    def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
+        self._put(Change("nodes", entry.task.id, None, nodes))
+
+    def node(self, entry: Entry, pos: int, **fields: Any) -> NodeRecord:
+        assert entry.nodes is not None
+        after = attrs.evolve(entry.nodes[pos], **fields)
+        self._put(Change("node", entry.task.id, entry.nodes[pos], after))
+        self.touched.setdefault(entry.task.id)
+        return after
+
+    def cycle(self, entry: Entry, path: tuple[str, ...] | None) -> None:
+        if entry.cycle != path:
+            self._put(Change("cycle", entry.task.id, entry.cycle, path))
+
+    def _put(self, change: Change) -> None:
+        self.state.apply(change)
+        self.changes.append(change)
+
+    def write(self, statement: str, **params: Any) -> None:
+        self.extra.append(Write(statement, params))
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def event(
+        self,
+        kind: str,
+        entry: Entry | None = None,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        reason: str | None = None,
+        node: str | None = None,
+        attempt: int | None = None,
+        **data: Any,
+    ) -> None:
+        run = None if entry is None or entry.run is None else entry.run.number
+        self.events.append(
+            EventRecord(
+                kind=kind,
+                at_ms=self.now_ms,
+                task=None if entry is None else entry.task.id,
+                task_seq=None if entry is None else entry.task.seq,
+                run=run,
+                node=node,
+                attempt=attempt,
+                before=before,
+                after=after,
+                reason=reason,
+                data=data,
+            )
+        )
+
+    def note_flips(self) -> None:
+        """Report what became blocked or stopped being so: one event per cause, for the difference the turn made."""
+        last: dict[str, Flip] = {}
+        first: dict[str, bool] = {}
+        for flip in self.state.flips:
+            first.setdefault(flip.task, not flip.blocked)
+            last[flip.task] = flip
+        groups: dict[tuple[bool, str], list[str]] = {}
+        for task, flip in last.items():
+            entry = self.state.entries.get(task)
+            if entry is not None and first[task] != flip.blocked and (flip.blocked or entry.queued):
+                groups.setdefault((flip.blocked, flip.cause), []).append(task)
+        for (blocked, cause), ids in groups.items():
+            kind = "tasks.blocked" if blocked else "tasks.unblocked"
+            self.event(kind, cause=cause, count=len(ids), ids=ids[:BLOCKED_IDS_SHOWN])
+        self.state.flips.clear()
+
+
+def fresh_run(task: TaskRecord, number: int, now_ms: int, *, started: bool = False) -> RunRecord:
+    return RunRecord(task.seq, number, RunStatus.QUEUED, now_ms, started=started)

@@ -1,0 +1,93 @@
+"""One task in memory, and the units in which a company's facts change."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from actors.states import Reason
+from storage.records import NodeRecord, RunRecord, RunStatus, TaskRecord
+
+from .progress import Progress
+from .shape import Shape
+
+
+class Standing(Enum):
+    """What a task is to those that depend on it."""
+
+    DONE = "done"
+    UNFINISHED = "unfinished"
+    DEAD = "dead"
+
+
+class Entry:
+    """One task in memory."""
+
+    __slots__ = (
+        "blocked",
+        "cause",
+        "cycle",
+        "dead",
+        "nodes",
+        "progress",
+        "quarantined",
+        "run",
+        "standing",
+        "task",
+        "unfinished",
+    )
+
+    def __init__(self, task: TaskRecord) -> None:
+        self.task = task
+        self.run: RunRecord | None = None
+        self.nodes: list[NodeRecord] | None = None
+        self.progress: Progress | None = None
+        self.quarantined: str | None = None
+        self.cycle: tuple[str, ...] | None = None
+        self.unfinished = 0
+        self.dead = 0
+        self.cause: Reason | None = None
+        self.blocked = False
+        self.standing = Standing.UNFINISHED
+
+    @property
+    def queued(self) -> bool:
+        return self.run is not None and self.run.status is RunStatus.QUEUED and self.task.archived_ms is None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the newest run was admitted once: from then on it does not notice what its upstreams do."""
+        return self.run is not None and self.run.admitted_ms is not None
+
+    @property
+    def waits_for_upstreams(self) -> bool:
+        return self.queued and not self.admitted
+
+
+@attrs.frozen
+class Graph:
+    """A company graph's newest definition."""
+
+    name: str
+    version: int
+    shape: Shape
+
+
+@attrs.frozen
+class Change:
+    """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be nothing."""
+
+    kind: str
+    task: str
+    before: object
+    after: object
+
+
+@attrs.frozen
+class Flip:
+    """A task became blocked, or stopped being so. ``cause`` is the task whose change led to it."""
+
+    task: str
+    blocked: bool
+    cause: str

@@ -1,0 +1,366 @@
+"""A company's facts in memory, and what is derived from them as they change.
+
+The actor holds one `CompanyState`. It knows every task whose newest run is unsettled, and those settled ones that somebody waiting
+still needs; an upstream it does not know is either done or, if its id is in ``missing``, not there at all.
+
+`CompanyState.apply` and `CompanyState.undo` are the only ways in. Every `Change` has both ends, so a turn can be taken back.
+What is derived moves with the facts: a change touches the task and its dependents, never the backlog. Two counters per task say how
+many of its upstreams are unfinished and how many are dead (failed, stopped, archived, blocked …); a worklist carries a
+change of standing down the edges, however deep, without recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from actors.states import Reason, ReasonKind
+from storage.records import CompanyRecord, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+
+from .entry import Change, Entry, Flip, Graph, Standing
+from .gates import task_gates
+from .order import OpenQueue, order_key
+from .progress import Progress
+from .shape import Shape, shape_of, spec_of
+from .transitions import NODE_MOVES, RUN_MOVES, check_move
+
+
+class CompanyState:
+    def __init__(self, company: CompanyRecord, handlers: frozenset[str]) -> None:
+        self.company = company
+        self.handlers = handlers
+        self.graphs: dict[str, Graph] = {}
+        self.entries: dict[str, Entry] = {}
+        self.missing: set[str] = set()
+        self.dependents: dict[str, set[str]] = {}
+        self.by_graph: dict[str, set[str]] = {}
+        self.open = OpenQueue()
+        self.slots: dict[int, str] = {}
+        self.startable: dict[str, None] = {}
+        """Active runs that have a ready node, in the order in which they became so."""
+        self.flips: list[Flip] = []
+        self._due: list[tuple[int, str, int, int]] = []
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def standing(self, task: str) -> Standing:
+        """What the task is to its dependents; one that is not in memory is done, unless it is known to be missing."""
+        entry = self.entries.get(task)
+        if entry is not None:
+            return entry.standing
+        return Standing.DEAD if task in self.missing else Standing.DONE
+
+    def shape(self, entry: Entry) -> Shape | None:
+        """The shape that the next first admission would copy; ``None`` while its graph is not defined."""
+        if entry.task.graph is None:
+            return shape_of(entry.task.shape)
+        graph = self.graphs.get(entry.task.graph)
+        return None if graph is None else graph.shape
+
+    @property
+    def slots_free(self) -> int:
+        return max(0, self.company.runs_max - len(self.slots))
+
+    def free_slot(self) -> int:
+        """The smallest slot number that no active run holds."""
+        number = 1
+        while number in self.slots:
+            number += 1
+        return number
+
+    def next_due_ms(self) -> int | None:
+        """The earliest time at which a node stops backing off."""
+        while self._due:
+            due, task, run, pos = self._due[0]
+            entry = self.entries.get(task)
+            if entry is not None and entry.run is not None and entry.run.number == run:
+                progress = entry.progress
+                if progress is not None and progress.resting.get(pos) == due and not entry.run.status.settled:
+                    return due
+            heappop(self._due)
+        return None
+
+    def wake_due(self, now_ms: int) -> None:
+        """Make ready every node whose time has come. No record changes: being due is derived."""
+        while (due := self.next_due_ms()) is not None and due <= now_ms:
+            _, task, _, pos = heappop(self._due)
+            entry = self.entries[task]
+            assert entry.progress is not None
+            entry.progress.wake(pos)
+            self._note_startable(entry)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        """Make the change; a move outside its table raises `IllegalMove` and changes nothing."""
+        self._check(change)
+        self._replace(change.kind, change.task, change.before, change.after)
+
+    def undo(self, change: Change) -> None:
+        """Take the change back. Changes must be undone in reverse order."""
+        self._replace(change.kind, change.task, change.after, change.before)
+
+    def _check(self, change: Change) -> None:
+        before, after = change.before, change.after
+        if isinstance(after, RunRecord):
+            same = isinstance(before, RunRecord) and before.number == after.number
+            old = before.status if same and isinstance(before, RunRecord) else None
+            if old is not after.status:
+                check_move("run", RUN_MOVES, f"{change.task}/{after.number}", old, after.status)
+        elif isinstance(after, NodeRecord):
+            was = before.status if isinstance(before, NodeRecord) else None
+            if was is not after.status:
+                check_move("node", NODE_MOVES, f"{change.task}/{after.run}/{after.pos}", was, after.status)
+
+    def _replace(self, kind: str, task: str, before: object, after: object) -> None:
+        self._REPLACERS[kind](self, task, before, after)
+
+    def _replace_company(self, _task: str, _before: object, after: object) -> None:
+        assert isinstance(after, CompanyRecord)
+        self.company = after
+
+    def _replace_graph(self, name: str, _before: object, after: object) -> None:
+        if isinstance(after, Graph):
+            self.graphs[name] = after
+        else:
+            del self.graphs[name]
+        for task in sorted(self.by_graph.get(name, ())):
+            self.refresh(self.entries[task], cause=task)
+
+    def _replace_task(self, task: str, before: object, after: object) -> None:
+        if isinstance(after, TaskRecord):
+            entry = self.entries.get(task)
+            if entry is None:
+                self._add(Entry(after))
+                return
+            assert isinstance(before, TaskRecord)
+            if before.depends_on != after.depends_on:
+                self._unlink(task, before.depends_on)
+                entry.task = after
+                self._link(entry)
+            self._regraph(task, before.graph, after.graph)
+            entry.task = after
+            self.refresh(entry, cause=task)
+        else:
+            self._remove(self.entries[task])
+
+    def _replace_run(self, task: str, before: object, after: object) -> None:
+        entry = self.entries[task]
+        if isinstance(before, RunRecord) and before.slot:
+            del self.slots[before.slot]
+        entry.run = after if isinstance(after, RunRecord) else None
+        if entry.run is not None and entry.run.slot:
+            assert entry.run.slot not in self.slots, "two runs in one slot"
+            self.slots[entry.run.slot] = task
+        self.refresh(entry, cause=task)
+
+    def _replace_nodes(self, task: str, _before: object, after: object) -> None:
+        """All nodes of a run at once: a first admission, or the next run that has none yet."""
+        entry = self.entries[task]
+        assert after is None or isinstance(after, tuple)
+        self.set_nodes(entry, after)
+        self.refresh(entry, cause=task)
+
+    def _replace_node(self, task: str, before: object, after: object) -> None:
+        entry = self.entries[task]
+        assert isinstance(before, NodeRecord)
+        assert isinstance(after, NodeRecord)
+        assert entry.nodes is not None
+        assert entry.progress is not None
+        entry.nodes[after.pos] = after
+        entry.progress.move(before, after)
+        if after.not_before_ms is not None:
+            heappush(self._due, (after.not_before_ms, task, after.run, after.pos))
+        self._note_startable(entry)
+
+    def _replace_cycle(self, task: str, _before: object, after: object) -> None:
+        entry = self.entries[task]
+        assert after is None or isinstance(after, tuple)
+        entry.cycle = after
+        self.refresh(entry, cause=task)
+
+    _REPLACERS: dict[str, Callable[[CompanyState, str, object, object], None]] = {
+        "company": _replace_company,
+        "graph": _replace_graph,
+        "task": _replace_task,
+        "run": _replace_run,
+        "cycle": _replace_cycle,
+        "nodes": _replace_nodes,
+        "node": _replace_node,
+    }
+
+    def set_nodes(self, entry: Entry, nodes: Iterable[NodeRecord] | None) -> None:
+        """Give the entry its nodes, as loaded or as just admitted."""
+        if nodes is None:
+            entry.nodes = entry.progress = None
+            return
+        entry.nodes = list(nodes)
+        specs = tuple(spec_of(node.spec) for node in entry.nodes)
+        users: list[list[int]] = [[] for _ in specs]
+        for place, spec in enumerate(specs):
+            for upstream in spec.after:
+                users[upstream].append(place)
+        entry.progress = Progress(specs, tuple(tuple(places) for places in users))
+        for node in entry.nodes:
+            entry.progress.move(None, node)
+            if node.not_before_ms is not None:
+                heappush(self._due, (node.not_before_ms, entry.task.id, node.run, node.pos))
+
+    # --- tasks coming and going ---------------------------------------------------------------------------------------
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Take in entries read from the database, in any order; no change, so nothing to undo."""
+        for entry in entries:
+            if entry.task.id not in self.entries:
+                if entry.run is not None and entry.run.slot:
+                    self.slots[entry.run.slot] = entry.task.id
+                self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        task = entry.task.id
+        old = self.standing(task)
+        self.missing.discard(task)
+        self.entries[task] = entry
+        self._link(entry)
+        self._regraph(task, None, entry.task.graph)
+        entry.standing = old
+        self.refresh(entry, cause=task)
+
+    def _remove(self, entry: Entry) -> None:
+        """Undo of an addition: only the task itself can still know of it."""
+        task = entry.task.id
+        self._leave_indexes(task)
+        self._unlink(task, entry.task.depends_on)
+        self._regraph(task, entry.task.graph, None)
+        del self.entries[task]
+
+    def _leave_indexes(self, task: str) -> None:
+        self.open.discard(task)
+        self.startable.pop(task, None)
+
+    def evict(self, task: str) -> bool:
+        """Forget a settled task that nobody waiting needs; says whether it was forgotten."""
+        entry = self.entries.get(task)
+        if entry is None or entry.run is None or entry.quarantined is not None:
+            return False
+        if not (entry.run.status.settled or entry.task.archived_ms is not None):
+            return False
+        if entry.standing is not Standing.DONE and self.dependents.get(task):
+            return False
+        self._remove(entry)
+        return True
+
+    def _link(self, entry: Entry) -> None:
+        task = entry.task.id
+        entry.unfinished = entry.dead = 0
+        for upstream in entry.task.depends_on:
+            self.dependents.setdefault(upstream, set()).add(task)
+            standing = self.standing(upstream)
+            entry.unfinished += standing is not Standing.DONE
+            entry.dead += standing is Standing.DEAD
+
+    def _unlink(self, task: str, upstreams: Iterable[str]) -> None:
+        for upstream in upstreams:
+            users = self.dependents.get(upstream)
+            if users is not None:
+                users.discard(task)
+                if not users:
+                    del self.dependents[upstream]
+
+    def _regraph(self, task: str, before: str | None, after: str | None) -> None:
+        if before is not None and before != after:
+            self.by_graph[before].discard(task)
+            if not self.by_graph[before]:
+                del self.by_graph[before]
+        if after is not None:
+            self.by_graph.setdefault(after, set()).add(task)
+
+    # --- what follows from the facts ------------------------------------------------------------------------------
+
+    def refresh(self, entry: Entry, *, cause: str) -> None:
+        """Derive the entry anew, and carry a change of its standing down to all that it concerns."""
+        work = [entry]
+        while work:
+            current = work.pop()
+            old = current.standing
+            self._derive(current, cause)
+            new = current.standing
+            if old is not new:
+                self._tell_dependents(current.task.id, old, new, work)
+
+    def _tell_dependents(self, task: str, old: Standing, new: Standing, work: list[Entry]) -> None:
+        unfinished = (new is not Standing.DONE) - (old is not Standing.DONE)
+        dead = (new is Standing.DEAD) - (old is Standing.DEAD)
+        for name in self.dependents.get(task, ()):
+            dependent = self.entries[name]
+            dependent.unfinished += unfinished
+            dependent.dead += dead
+            if dependent.waits_for_upstreams:
+                work.append(dependent)
+
+    def _derive(self, entry: Entry, cause: str) -> None:
+        entry.cause = self._own_cause(entry)
+        waits = entry.waits_for_upstreams
+        blocked = entry.quarantined is None and (
+            (waits and entry.dead > 0)
+            or (entry.cause is not None and (entry.queued or entry.run is None))
+        )
+        if blocked != entry.blocked:
+            self.flips.append(Flip(entry.task.id, blocked, cause))
+            entry.blocked = blocked
+        entry.standing = self._standing(entry)
+        self._note_open(entry)
+        self._note_startable(entry)
+
+    def _own_cause(self, entry: Entry) -> Reason | None:
+        """Why the task could not start even with all its upstreams done."""
+        if entry.run is None:
+            return Reason(ReasonKind.RUN_MISSING)
+        if not entry.queued:
+            return None
+        if entry.cycle is not None and not entry.admitted:
+            return Reason(ReasonKind.DEPENDENCY_CYCLE, tasks=entry.cycle, count=len(entry.cycle) - 1)
+        if entry.admitted and entry.nodes is not None:
+            wanted = frozenset(
+                spec_of(node.spec).handler for node in entry.nodes if node.status is not NodeStatus.SUCCEEDED
+            )
+        else:
+            shape = self.shape(entry)
+            if shape is None:
+                return Reason(ReasonKind.GRAPH_MISSING, text=entry.task.graph)
+            wanted = shape.handlers
+        if wanted <= self.handlers:
+            return None
+        lacking = sorted(wanted - self.handlers)
+        return Reason(ReasonKind.HANDLER_MISSING, text=", ".join(lacking), count=len(lacking))
+
+    @staticmethod
+    def _standing(entry: Entry) -> Standing:
+        run = entry.run
+        if entry.quarantined is not None or run is None:
+            return Standing.DEAD
+        if run.status is RunStatus.COMPLETED:
+            return Standing.DONE
+        if run.status.settled or entry.blocked or entry.task.archived_ms is not None:
+            return Standing.DEAD
+        return Standing.UNFINISHED
+
+    def _note_open(self, entry: Entry) -> None:
+        if entry.queued and entry.run is not None and next(task_gates(self, entry), None) is None:
+            self.open.put(entry.task.id, order_key(entry.task, entry.run))
+        else:
+            self.open.discard(entry.task.id)
+
+    def _note_startable(self, entry: Entry) -> None:
+        task = entry.task.id
+        can = (
+            entry.run is not None
+            and entry.run.status is RunStatus.RUNNING
+            and entry.progress is not None
+            and entry.quarantined is None
+            and bool(entry.progress.ready)
+        )
+        if can:
+            self.startable.setdefault(task)
+        else:
+            self.startable.pop(task, None)

@@ -1,0 +1,159 @@
+"""Where a task stands and why: total, computed, never stored.
+
+First match wins, in the order of `WorkState`. Unless the task is running or settled there is at least one reason, with the ids,
+numbers and times concerned.
+"""
+
+from __future__ import annotations
+
+from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
+from storage.records import NodeStatus, RunStatus
+
+from .entry import Entry
+from .gates import OPEN, Live, company_gates, line_gate, task_gates
+from .order import order_key
+from .shape import spec_of
+from .state import CompanyState
+
+_SETTLED = {
+    RunStatus.COMPLETED: (WorkState.COMPLETED, ReasonKind.COMPLETED),
+    RunStatus.FAILED: (WorkState.FAILED, ReasonKind.FAILED),
+    RunStatus.STOPPED: (WorkState.STOPPED, ReasonKind.STOPPED),
+}
+
+_BY_GATE = {
+    ReasonKind.QUARANTINED: WorkState.QUARANTINED,
+    ReasonKind.UPSTREAM_UNFINISHED: WorkState.WAITING,
+    ReasonKind.MANUAL: WorkState.HELD,
+    ReasonKind.COMPANY_PAUSED: WorkState.PAUSED,
+    ReasonKind.COMPANY_PARKED: WorkState.PAUSED,
+    ReasonKind.DRAINING: WorkState.PAUSED,
+    ReasonKind.STORE_UNAVAILABLE: WorkState.PAUSED,
+}
+"""The state that a closed gate stands for. The blocking ones are `WorkState.BLOCKED`, all others leave it queued."""
+
+
+def work_state(
+    state: CompanyState, entry: Entry, live: Live = OPEN
+) -> tuple[WorkState, tuple[Reason, ...]]:
+    """The one state of the task and its reasons."""
+    run = entry.run
+    if entry.task.archived_ms is not None:
+        return WorkState.ARCHIVED, (Reason(ReasonKind.ARCHIVED, at_ms=entry.task.archived_ms),)
+    if entry.quarantined is not None and not (run is not None and run.status is RunStatus.STOPPED):
+        return WorkState.QUARANTINED, (Reason(ReasonKind.QUARANTINED, text=entry.quarantined),)
+    if run is None:
+        return WorkState.BLOCKED, (Reason(ReasonKind.RUN_MISSING),)
+    if run.status in _SETTLED:
+        where, kind = _SETTLED[run.status]
+        return where, (_settled_reason(entry, kind),)
+    if run.status is RunStatus.HALTED:
+        return WorkState.HALTED, (Reason(ReasonKind.HALTED, text=run.reason),)
+    if run.status.active:
+        where = WorkState.RUNNING if run.status is RunStatus.RUNNING else WorkState.STOPPING
+        return where, _active_reasons(state, entry, live)
+    gates = tuple(closed_gates(state, entry, live))
+    return _queued_state(gates), gates or (_next(state),)
+
+
+def explain(state: CompanyState, company: str, entry: Entry, live: Live = OPEN) -> Explanation:
+    """All closed gates of a task; for one that is not queued, the reasons of its state."""
+    where, reasons = work_state(state, entry, live)
+    if entry.queued and entry.quarantined is None:
+        reasons = tuple(closed_gates(state, entry, live))
+    return Explanation(company, entry.task.id, where, reasons)
+
+
+def closed_gates(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
+    """Every closed gate of a queued task, in order. Empty exactly for what `advance` would admit before any other move."""
+    gates = [*task_gates(state, entry), *company_gates(state, entry, live)]
+    line = line_gate(state, entry)
+    return gates if line is None else [*gates, line]
+
+
+def _queued_state(gates: tuple[Reason, ...]) -> WorkState:
+    for gate in gates:
+        if gate.blocks:
+            return WorkState.BLOCKED
+        if gate.kind in _BY_GATE:
+            return _BY_GATE[gate.kind]
+    return WorkState.QUEUED
+
+
+def _next(state: CompanyState) -> Reason:
+    numbers = {"active": len(state.slots), "runs_max": state.company.runs_max}
+    return Reason(ReasonKind.TASKS_AHEAD, count=0, numbers=numbers)
+
+
+def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
+    assert entry.run is not None
+    nodes: tuple[str, ...] = ()
+    numbers: dict[str, int] = {}
+    text = entry.run.reason
+    for node in entry.nodes or ():
+        if kind is ReasonKind.FAILED and node.status is NodeStatus.FAILED:
+            nodes = (*nodes, spec_of(node.spec).name)
+            numbers.setdefault("tries", node.tries)
+            text = text or node.error
+    return Reason(kind, nodes=nodes[:IDS_SHOWN], count=len(nodes), numbers=numbers, at_ms=entry.run.settled_ms, text=text)
+
+
+def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reason, ...]:
+    """What the nodes of an active run are doing. A run between two moves says that it is about to end."""
+    progress = entry.progress
+    reasons: list[Reason] = []
+    if progress is not None:
+        names = [spec.name for spec in progress.specs]
+        if progress.running:
+            running = [names[pos] for pos in sorted(progress.running)]
+            reasons.append(_nodes(ReasonKind.EXECUTING, running))
+        if progress.resting and entry.run is not None and entry.run.status is RunStatus.RUNNING:
+            pos, due = min(progress.resting.items(), key=lambda item: item[1])
+            error = entry.nodes[pos].error if entry.nodes is not None else None
+            reasons.append(_nodes(ReasonKind.BACKING_OFF, [names[p] for p in sorted(progress.resting)], due, error))
+        if progress.ready and entry.run is not None and entry.run.status is RunStatus.RUNNING:
+            reasons.extend(_ready_reasons(state, entry, live))
+    return tuple(reasons) or (Reason(ReasonKind.ENDING),)
+
+
+def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
+    """Why ready nodes of a running run are not executing."""
+    assert entry.progress is not None
+    specs = entry.progress.specs
+    ready = sorted(entry.progress.ready)
+    lacking = [specs[pos].handler for pos in ready if specs[pos].handler not in state.handlers]
+    reasons: list[Reason] = []
+    if lacking:
+        reasons.append(Reason(ReasonKind.HANDLER_MISSING, text=", ".join(sorted(set(lacking))), count=len(lacking)))
+    names = [specs[pos].name for pos in ready if specs[pos].handler in state.handlers]
+    if not names:
+        return reasons
+    held = [gate for gate in company_gates(state, entry, live) if gate.kind is not ReasonKind.RUN_SLOTS]
+    if held:
+        return reasons + held
+    if not live.slots_free:
+        holders = live.slot_holders
+        return [
+            *reasons,
+            Reason(
+                ReasonKind.EXECUTION_SLOT,
+                tasks=holders[:IDS_SHOWN],
+                count=len(holders),
+                nodes=tuple(names[:IDS_SHOWN]),
+            ),
+        ]
+    return [*reasons, _nodes(ReasonKind.NODE_READY, names)]
+
+
+def _nodes(kind: ReasonKind, names: list[str], at_ms: int | None = None, text: str | None = None) -> Reason:
+    return Reason(kind, nodes=tuple(names[:IDS_SHOWN]), count=len(names), at_ms=at_ms, text=text)
+
+
+def positions(state: CompanyState) -> dict[str, int]:
+    """The 1-based place of every queued task that is not blocked, in queue order, gates or not. A place, not a forecast."""
+    lined = sorted(
+        (order_key(entry.task, entry.run), task)
+        for task, entry in state.entries.items()
+        if entry.queued and entry.run is not None and not entry.blocked and entry.quarantined is None
+    )
+    return {task: place for place, (_, task) in enumerate(lined, start=1)}

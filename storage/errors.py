@@ -1,0 +1,184 @@
+"""What can go wrong with the store, and whose fault it is.
+
+One question decides what happens after an SQLite error: does it say something about the *place* (another
+process holds the lock, the disk is full, a mount went away) or about the *content* (a constraint, a
+trigger, a bad statement)? Trouble with the place passes: nothing that was asked for is wrong, so the writer
+waits and tries again. Trouble with the content never does: trying again gives the same answer, so whoever
+asked is told. `classify` is the only place that answers the question, and it goes by SQLite's code, never
+by the text, which changes between versions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final, Literal
+
+import attrs
+
+_TRANSIENT_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,  # another connection holds the lock
+        sqlite3.SQLITE_LOCKED,  # the same, inside one process
+        sqlite3.SQLITE_NOMEM,  # memory comes back when others let go of it
+        sqlite3.SQLITE_INTERRUPT,  # closing cut a statement short; nothing is wrong with the statement
+        sqlite3.SQLITE_IOERR,  # the disk or its mount; a retry after repair succeeds
+        sqlite3.SQLITE_FULL,  # somebody makes room
+        sqlite3.SQLITE_CANTOPEN,  # the WAL or its index: out of descriptors, or a mount that is away
+        sqlite3.SQLITE_PROTOCOL,  # too many processes raced for the WAL's locks
+        # A file system that was remounted read-only, or a file whose mode was changed: no unit of anybody
+        # can succeed until an operator undoes it, and then every one can. Called permanent it would be
+        # answered to each company as if its own change were wrong. (Our writer is never `query_only`, the
+        # innocent cause of this code.)
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+
+class TurnkeeperError(Exception):
+    """The root of every error that Turnkeeper raises on purpose."""
+
+
+class StorageError(TurnkeeperError):
+    """The root of what the store raises."""
+
+
+@attrs.define(slots=False, eq=False)
+class StoreUnavailable(StorageError):
+    """The database cannot be read or written at present: busy, locked, full, or input/output.
+
+    Nobody's request is at fault. The writer tries again by itself; a reader may ask again.
+    """
+
+    cause: str
+    sqlite_errorname: str | None = None
+
+    def __str__(self) -> str:
+        name = f" ({self.sqlite_errorname})" if self.sqlite_errorname else ""
+        return (
+            f"the store is not available: {self.cause}{name}. Nothing is wrong with the request; "
+            "look at the disk, its permissions, and who else holds the database"
+        )
+
+
+@attrs.define(slots=False, eq=False)
+class UnitRefused(StorageError):
+    """The database refused one unit of work, and will refuse it each time; it changed nothing.
+
+    The unit is at fault: a constraint, a trigger's RAISE, or a statement that does not fit the schema.
+    """
+
+    sqlite_errorname: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"the database refused the change: {self.message} ({self.sqlite_errorname}); it changed nothing"
+        )
+
+
+@attrs.define(slots=False, eq=False)
+class StaleEpoch(StorageError):
+    """A unit came from an actor that has been replaced; it changed nothing. The sender has to end itself."""
+
+    company: str
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} of company {self.company!r} is over: a newer actor owns the company"
+
+
+@attrs.define(slots=False, eq=False)
+class DatabaseInUse(StorageError):
+    """Another owner, in this process or another, has the database open."""
+
+    path: str
+    pid: int
+    started_at: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is in use by process {self.pid} since {self.started_at}: "
+            "close it there, or send your work to that process"
+        )
+
+
+@attrs.define(slots=False, eq=False)
+class NotADatabase(StorageError):
+    """The file is not one of ours; nothing was written to it. The path is at fault."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is not a Turnkeeper database: {self.why}. It was left as it is; give another path"
+        )
+
+
+@attrs.define(slots=False, eq=False)
+class SchemaTooNew(StorageError):
+    """A newer version of Turnkeeper wrote this database; nothing was written to it."""
+
+    path: str
+    found: int
+    known: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} has schema {self.found}, this version knows {self.known}: "
+            "update Turnkeeper here, or use the version that wrote it"
+        )
+
+
+@attrs.define(slots=False, eq=False)
+class ForkedProcess(StorageError):
+    """This process was forked from one that had the database open, and must not touch it.
+
+    SQLite's handles and locks do not survive a fork. Start helpers with spawn or exec.
+    """
+
+    owner_pid: int
+
+    def __str__(self) -> str:
+        return (
+            f"the database was opened by process {self.owner_pid} before a fork: the child must not use it; "
+            "start the child with spawn or exec, or open nothing before the fork"
+        )
+
+
+class StoreClosed(StorageError):
+    """The store was closed before this was asked; nothing was done."""
+
+    def __str__(self) -> str:
+        return "the store is closed: nothing was done"
+
+
+class OutcomeUnknown(StorageError):
+    """The store was closed while this was waiting: it may or may not be committed, look before asking again."""
+
+    def __str__(self) -> str:
+        return "the store was closed before an answer came: look whether it happened before you ask again"
+
+
+def classify(exc: BaseException) -> Literal["transient", "permanent"]:
+    """Say whether trying the very same thing again later can help.
+
+    An error without an SQLite code (misuse of the interface, or not SQLite's at all) is permanent. So is a
+    corrupt page: waiting does not mend it, and everybody who does not touch that page can go on.
+    """
+    code = getattr(exc, "sqlite_errorcode", None)
+    if isinstance(exc, sqlite3.Error) and isinstance(code, int) and (code & 0xFF) in _TRANSIENT_CODES:
+        return "transient"
+    return "permanent"
+
+
+def unavailable(exc: sqlite3.Error | OSError) -> StoreUnavailable:
+    """Put a transient error into words for a caller; raise it `from exc`."""
+    return StoreUnavailable(str(exc), getattr(exc, "sqlite_errorname", None))
+
+
+def refused(exc: sqlite3.Error) -> UnitRefused:
+    """Put a permanent SQLite error into words for a caller, with the original as its cause."""
+    error = UnitRefused(exc.sqlite_errorname, str(exc))
+    error.__cause__ = exc
+    return error

@@ -1,0 +1,97 @@
+"""The contract of a connection, and the two shapes of a transaction.
+
+A transaction is one function that runs whole on its connection, BEGIN and COMMIT included. It is the only
+way to write. Statement by statement would be wrong and slow: an awaited statement that is cancelled runs
+on, so a cancelled BEGIN leaves a lock that nobody owns; and each hop to the connection's thread costs as
+much as dozens of statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from storage.errors import classify, unavailable
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """One SQLite connection, reached from Trio."""
+
+    async def run(self, work: Callable[[sqlite3.Connection], T], /) -> T:
+        """Run `work` whole on the connection and return what it returns.
+
+        Works run one at a time, in the order in which they were asked for. `work` must not keep the
+        connection or a cursor, and has to fetch all it wants (`fetchall`), or it would hold a snapshot
+        open.
+
+        Cancellation: a caller that is already cancelled is refused before `work` starts. Once asked for,
+        `work` cannot be cancelled: `run` waits for its end and gives its result or error, and the
+        cancellation arrives at the caller's next checkpoint. Always a checkpoint.
+
+        Raises whatever `work` raises; `StoreClosed` if the connection is closed, `ForkedProcess` in a
+        forked child, `OutcomeUnknown` if the connection had to be given up while `work` would not end.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close after the works already asked for. A second call waits for the first.
+
+        Cancellation: shielded, and bounded to a few seconds.
+        """
+        ...
+
+
+def transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `body` between BEGIN IMMEDIATE and COMMIT; roll back and re-raise on any exception, COMMIT's own too.
+
+    The connection needs `isolation_level=None`. No transaction is open afterwards, whatever happened.
+    """
+    roll_back(
+        connection
+    )  # an earlier ROLLBACK that failed with the disk would refuse every BEGIN from then on
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = body(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+    return result
+
+
+def read_transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `body` over one snapshot of the database, and let go of the snapshot whatever happens."""
+    roll_back(connection)
+    connection.execute("BEGIN")
+    try:
+        return body(connection)
+    finally:
+        roll_back(connection)
+
+
+async def read(connection: Connection, body: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `body` over one snapshot on a reader's connection.
+
+    Raises `StoreUnavailable` for an error that may pass, else as `Connection.run`. Cancellation as there.
+    """
+    try:
+        return await connection.run(lambda raw: read_transaction(raw, body))
+    except sqlite3.Error as exc:
+        if classify(exc) == "transient":
+            raise unavailable(exc) from exc
+        raise
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction that may be open, without hiding the error that led here.
+
+    Full, I/O and memory errors may already have rolled back by themselves, which a plain ROLLBACK would
+    report as an error of its own.
+    """
+    if connection.in_transaction:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
