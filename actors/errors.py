@@ -88,7 +88,9 @@ class UnknownUpstream(Refused):
 
     def __init__(self, task: str, missing: Sequence[str]) -> None:
         names = ", ".join(missing[:10])
-        super().__init__(f"task {task!r} depends on unknown tasks: {names}. Submit them first, or in one SubmitMany")
+        super().__init__(
+            f"task {task!r} depends on unknown tasks: {names}. Submit them first, or in one SubmitMany"
+        )
         self.task = task
         self.missing = tuple(missing)
 
@@ -97,7 +99,9 @@ class UnknownHandler(Refused):
     """A node names a handler that the host has not registered."""
 
     def __init__(self, handlers: Sequence[str]) -> None:
-        super().__init__(f"no handler is registered as {', '.join(handlers)}: pass it to open_runtime(handlers=…)")
+        super().__init__(
+            f"no handler is registered as {', '.join(handlers)}: pass it to open_runtime(handlers=…)"
+        )
         self.handlers = tuple(handlers)
 
 
@@ -131,14 +135,18 @@ class IdConflict(Refused):
     """The chosen task id belongs to a task with other content."""
 
     def __init__(self, task: str) -> None:
-        super().__init__(f"task id {task!r} is taken by a task with other content: choose another id, or Rerun it")
+        super().__init__(
+            f"task id {task!r} is taken by a task with other content: choose another id, or Rerun it"
+        )
         self.task = task
 
 
 class IllegalMove(TurnkeeperError):
     """A move outside its table: our mistake, never a sender's. Nothing was changed. ``story`` tells what led to it."""
 
-    def __init__(self, machine: str, key: object, before: str | None, after: str, story: Sequence[str] = ()) -> None:
+    def __init__(
+        self, machine: str, key: object, before: str | None, after: str, story: Sequence[str] = ()
+    ) -> None:
         tail = f"; before that: {' → '.join(story)}" if story else ""
         super().__init__(f"{machine} {key}: no move from {before} to {after}{tail}")
         self.machine = machine
@@ -163,7 +171,9 @@ class CompanyParked(TurnkeeperError):
     """The company's actor crashed too often and rests until ``until_s`` (Trio clock); `Unpark` ends the rest."""
 
     def __init__(self, company: str, cause: str, wait_s: float) -> None:
-        super().__init__(f"company {company!r} is parked for {wait_s:.0f} s after: {cause}. Unpark tries at once")
+        super().__init__(
+            f"company {company!r} is parked for {wait_s:.0f} s after: {cause}. Unpark tries at once"
+        )
         self.company = company
         self.cause = cause
         self.wait_s = wait_s
@@ -173,7 +183,9 @@ class MailboxFull(TurnkeeperError):
     """``tell_nowait`` found no room. Use ``tell`` or ``ask``, which wait for it."""
 
     def __init__(self, company: str, limit: int) -> None:
-        super().__init__(f"the mailbox of company {company!r} holds {limit} messages: await tell, or slow down")
+        super().__init__(
+            f"the mailbox of company {company!r} holds {limit} messages: await tell, or slow down"
+        )
         self.company = company
         self.limit = limit
 

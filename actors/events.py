@@ -52,13 +52,17 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "process.started": Kind("info", ("pid", "host_id"), "a process opened the database as its owner"),
         "process.stopped": Kind("info", ("host_id", "interrupted", "abandoned"), "it closed the database"),
-        "store.unavailable": Kind("error", ("cause",), "the database cannot be written for now; the writer keeps trying"),
+        "store.unavailable": Kind(
+            "error", ("cause",), "the database cannot be written for now; the writer keeps trying"
+        ),
         "store.recovered": Kind("info", ("outage_s",), "the database can be written again"),
         "sweep.finished": Kind("info", ("healed", "companies"), "a sweep found and healed something"),
         "company.paused": Kind("info", (), "admission and new attempts stand still"),
         "company.unpaused": Kind("info", (), "they go on"),
         "company.limits_changed": Kind("info", ("runs_max", "before"), "limits in force from now on"),
-        "company.graph_defined": Kind("info", ("name", "version", "nodes"), "a graph has a new newest definition"),
+        "company.graph_defined": Kind(
+            "info", ("name", "version", "nodes"), "a graph has a new newest definition"
+        ),
         "company.parked": Kind("error", ("cause", "wait_s"), "the actor crashed too often and rests"),
         "company.unparked": Kind("info", (), "a person ended the rest"),
         "actor.crashed": Kind("error", ("cause",), "the actor failed and is restarted"),
@@ -71,29 +75,47 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "task.moved_first": Kind("info", ("front",), "StartNow put the run first and past a company pause"),
         "task.archived": Kind("info", (), "a task was put away"),
         "task.unarchived": Kind("info", (), "it was brought back"),
-        "task.quarantined": Kind("error", ("interrupted",), "its rows or moves cannot be trusted; reason says why"),
+        "task.quarantined": Kind(
+            "error", ("interrupted",), "its rows or moves cannot be trusted; reason says why"
+        ),
         "task.released": Kind("info", (), "a person lifted the quarantine"),
         "run.created": Kind("info", (), "Rerun made a new run"),
-        "run.admitted": Kind("info", ("slot", "upstream"), "the run took a run slot; upstream runs are pinned"),
+        "run.admitted": Kind(
+            "info", ("slot", "upstream"), "the run took a run slot; upstream runs are pinned"
+        ),
         "run.completed": Kind("info", (), "all its nodes succeeded"),
         "run.failed": Kind("warning", ("nodes",), "a node gave up and nothing else can go on"),
         "run.stopping": Kind("info", (), "a stop was asked for; attempts are still alive"),
         "run.stopped": Kind("info", ("skipped",), "nothing is alive any more"),
-        "run.requeued": Kind("info", ("nodes",), "it goes on at its old place; these nodes got a fresh allowance"),
+        "run.requeued": Kind(
+            "info", ("nodes",), "it goes on at its old place; these nodes got a fresh allowance"
+        ),
         "node.reset": Kind("info", (), "Retry gave a failed node of a running run a fresh allowance"),
         "node.due": Kind("info", (), "Retry ended a node's backoff; its tries are kept"),
         "attempt.started": Kind("info", ("generation",), "a try at a node began"),
         "attempt.succeeded": Kind("info", (), "its result was accepted"),
-        "attempt.failed": Kind("warning", ("tries", "not_before_ms"), "it failed; after says whether it is tried again"),
+        "attempt.failed": Kind(
+            "warning", ("tries", "not_before_ms"), "it failed; after says whether it is tried again"
+        ),
         "attempt.timed_out": Kind("warning", ("tries", "not_before_ms"), "it took longer than its limit"),
-        "attempt.postponed": Kind("info", ("not_before_ms",), "the handler asked to be tried again later; costs no try"),
+        "attempt.postponed": Kind(
+            "info", ("not_before_ms",), "the handler asked to be tried again later; costs no try"
+        ),
         "attempt.interrupted": Kind("warning", ("why",), "shutdown or a fault of ours; costs no try"),
         "attempt.stopped": Kind("info", (), "its run was stopped"),
         "attempt.lost": Kind("error", ("unclean",), "the process died while it executed; costs no try"),
-        "attempt.late": Kind("warning", ("outcome",), "it reported after its end was committed; nothing changed"),
-        "attempt.abandoned": Kind("warning", ("grace_s",), "it did not end within the grace and was left behind"),
-        "attempt.illegal": Kind("error", ("phase",), "an illegal phase move; the attempt ends as interrupted"),
-        "tasks.blocked": Kind("warning", ("cause", "count", "ids"), "tasks that cannot start as things stand"),
+        "attempt.late": Kind(
+            "warning", ("outcome",), "it reported after its end was committed; nothing changed"
+        ),
+        "attempt.abandoned": Kind(
+            "warning", ("grace_s",), "it did not end within the grace and was left behind"
+        ),
+        "attempt.illegal": Kind(
+            "error", ("phase",), "an illegal phase move; the attempt ends as interrupted"
+        ),
+        "tasks.blocked": Kind(
+            "warning", ("cause", "count", "ids"), "tasks that cannot start as things stand"
+        ),
         "tasks.unblocked": Kind("info", ("cause", "count", "ids"), "their cause is gone"),
     }
 )

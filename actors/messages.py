@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import attrs
 
@@ -67,8 +67,10 @@ def _whole(value: object, what: str, low: int, high: int) -> int:
 def _seconds(value: object, what: str, *, positive: bool = True) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidMessage(f"{what} must be a number of seconds, not {value!r}")
-    if not (0 < value if positive else 0 <= value) or not value <= SECONDS_LIMIT:
-        raise InvalidMessage(f"{what} must be {'above' if positive else 'at least'} 0 s and at most ten years, not {value}")
+    if not (value > 0 if positive else value >= 0) or not value <= SECONDS_LIMIT:
+        raise InvalidMessage(
+            f"{what} must be {'above' if positive else 'at least'} 0 s and at most ten years, not {value}"
+        )
     return float(value)
 
 
@@ -119,16 +121,68 @@ def _bool(value: object, what: str) -> bool:
     return value
 
 
-def _opt(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else check(value)
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 
-def _if_set(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, Unset) else check(value)
+def _is(check: Callable[[Any], Any]) -> Validator:
+    """The attrs validator that runs ``check``; ``None`` and `UNSET` pass where the field's default allows them."""
+
+    def validate(_message: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if isinstance(value, Unset) and isinstance(attribute.default, Unset):
+            return
+        if value is None and (attribute.default is None or attribute.name in _ERASABLE):
+            return
+        check(value)
+
+    return validate
+
+
+_ERASABLE = frozenset({"goal", "attempts_max"})
+"""Fields from which `Edit` can take the value away."""
 
 
 def _name(what: str) -> Callable[[Any], str]:
     return lambda value: check_name(value, what=what)
+
+
+def _to_priority(value: int | str) -> int:
+    return _priority(value)
+
+
+def _to_mode(value: Mode | str) -> Mode:
+    return _mode(value)
+
+
+def _to_after(value: Iterable[str]) -> tuple[str, ...]:
+    return _names(value, "after", NODES_MAX)
+
+
+def _to_depends_on(value: Iterable[str]) -> tuple[str, ...]:
+    return _names(value, "depends_on", DEPENDS_ON_MAX)
+
+
+def _to_nodes(value: Iterable[Node]) -> tuple[Node, ...]:
+    return _nodes(value)
+
+
+def _to_nodes_or_none(value: Iterable[Node] | None) -> tuple[Node, ...] | None:
+    return None if value is None else _nodes(value)
+
+
+def _new_priority(value: int | str | Unset) -> int | Unset:
+    return value if isinstance(value, Unset) else _priority(value)
+
+
+def _new_mode(value: Mode | str | Unset) -> Mode | Unset:
+    return value if isinstance(value, Unset) else _mode(value)
+
+
+def _new_depends_on(value: Iterable[str] | Unset) -> tuple[str, ...] | Unset:
+    return value if isinstance(value, Unset) else _to_depends_on(value)
+
+
+def _new_nodes(value: Iterable[Node] | Unset) -> tuple[Node, ...] | Unset:
+    return value if isinstance(value, Unset) else _nodes(value)
 
 
 def _payload_text(value: object, what: str = "payload") -> str | None:
@@ -142,9 +196,9 @@ def _payload_text(value: object, what: str = "payload") -> str | None:
 class Backoff:
     """Waits between tries: ``base_s`` × ``factor`` ** (tries − 1), at most ``max_s``, plus up to 10 % jitter."""
 
-    base_s: float = attrs.field(default=1.0, converter=lambda v: _seconds(v, "base_s", positive=False))
+    base_s: float = attrs.field(default=1.0, validator=_is(lambda v: _seconds(v, "base_s", positive=False)))
     factor: float = attrs.field(default=2.0)
-    max_s: float = attrs.field(default=3600.0, converter=lambda v: _seconds(v, "max_s", positive=False))
+    max_s: float = attrs.field(default=3600.0, validator=_is(lambda v: _seconds(v, "max_s", positive=False)))
 
     @factor.validator
     def _check_factor(self, _attribute: object, value: object) -> None:
@@ -158,6 +212,10 @@ def _backoff(value: object) -> Backoff:
     return value
 
 
+def _own_name(node: Any) -> str:
+    return cast("str", node.name)
+
+
 @attrs.frozen
 class Node:
     """One step of a run, executed by the handler registered under ``handler`` (default: the node's own name).
@@ -167,23 +225,23 @@ class Node:
     its execution slot.
     """
 
-    name: str = attrs.field(converter=_name("a node's name"))
+    name: str = attrs.field(validator=_is(_name("a node's name")))
     handler: str = attrs.field(
-        default=attrs.Factory(lambda self: self.name, takes_self=True), converter=_name("a handler's name")
+        default=attrs.Factory(_own_name, takes_self=True), validator=_is(_name("a handler's name"))
     )
-    after: tuple[str, ...] = attrs.field(
-        default=(), kw_only=True, converter=lambda v: _names(v, "after", NODES_MAX)
-    )
+    after: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_to_after)
     payload: Any = attrs.field(default=None, kw_only=True)
-    attempts_max: int | None = attrs.field(default=None, kw_only=True, converter=_opt(_attempts_max))
+    attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_attempts_max))
     timeout_s: float | None = attrs.field(
-        default=None, kw_only=True, converter=_opt(lambda v: _seconds(v, "timeout_s"))
+        default=None, kw_only=True, validator=_is(lambda v: _seconds(v, "timeout_s"))
     )
-    retry: Backoff = attrs.field(factory=Backoff, kw_only=True, converter=_backoff)
+    retry: Backoff = attrs.field(factory=Backoff, kw_only=True, validator=_is(_backoff))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "payload_text", _payload_text(self.payload, f"payload of node {self.name!r}"))
+        object.__setattr__(
+            self, "payload_text", _payload_text(self.payload, f"payload of node {self.name!r}")
+        )
 
 
 def _nodes(value: object) -> tuple[Node, ...]:
@@ -203,7 +261,9 @@ def _nodes(value: object) -> tuple[Node, ...]:
     for node in nodes:
         for upstream in node.after:
             if upstream not in by_name:
-                raise InvalidMessage(f"node {node.name!r} is after {upstream!r}, which is not a node of this graph")
+                raise InvalidMessage(
+                    f"node {node.name!r} is after {upstream!r}, which is not a node of this graph"
+                )
     _refuse_node_cycle(nodes)
     return nodes
 
@@ -296,7 +356,9 @@ def _task_id(value: object) -> str:
 def _chosen_id(value: object) -> str:
     name = check_name(value, what="a task id")
     if re.fullmatch(r"@[0-9]+", name):
-        raise InvalidMessage(f"task id {name!r}: ids of @ and a number are given by the queue; choose another")
+        raise InvalidMessage(
+            f"task id {name!r}: ids of @ and a number are given by the queue; choose another"
+        )
     return name
 
 
@@ -310,21 +372,19 @@ class Submit(Message[Submitted]):
     ``fail_fast``: the first node that gives up stops the others.
     """
 
-    title: str = attrs.field(converter=_title)
-    handler: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a handler's name")))
-    nodes: tuple[Node, ...] | None = attrs.field(default=None, kw_only=True, converter=_opt(_nodes))
-    graph: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a graph's name")))
+    title: str = attrs.field(validator=_is(_title))
+    handler: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a handler's name")))
+    nodes: tuple[Node, ...] | None = attrs.field(default=None, kw_only=True, converter=_to_nodes_or_none)
+    graph: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a graph's name")))
     payload: Any = attrs.field(default=None, kw_only=True)
-    priority: int = attrs.field(default=PRIORITY_DEFAULT, kw_only=True, converter=_priority)
-    mode: Mode = attrs.field(default=Mode.AUTO, kw_only=True, converter=_mode)
-    depends_on: tuple[str, ...] = attrs.field(
-        default=(), kw_only=True, converter=lambda v: _names(v, "depends_on", DEPENDS_ON_MAX)
-    )
-    goal: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("a goal's name")))
-    id: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_chosen_id))
-    key: str | None = attrs.field(default=None, kw_only=True, converter=_opt(_name("an idempotency key")))
-    attempts_max: int | None = attrs.field(default=None, kw_only=True, converter=_opt(_attempts_max))
-    fail_fast: bool = attrs.field(default=False, kw_only=True, converter=lambda v: _bool(v, "fail_fast"))
+    priority: int = attrs.field(default=PRIORITY_DEFAULT, kw_only=True, converter=_to_priority)
+    mode: Mode = attrs.field(default=Mode.AUTO, kw_only=True, converter=_to_mode)
+    depends_on: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_to_depends_on)
+    goal: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a goal's name")))
+    id: str | None = attrs.field(default=None, kw_only=True, validator=_is(_chosen_id))
+    key: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("an idempotency key")))
+    attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_attempts_max))
+    fail_fast: bool = attrs.field(default=False, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast")))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -363,21 +423,21 @@ class SubmitMany(Message[tuple[Submitted, ...]]):
 class Start(Message[Moved]):
     """Open the gate of a manual task."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
 
 
 @attrs.frozen
 class StartNow(Message[Moved]):
     """Put a task first in order and open its manual gate and the company's pause for it; never dependencies or limits."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
 
 
 @attrs.frozen
 class Stop(Message[Moved]):
     """Stop the newest run. A live attempt gets the grace; then its slot is taken from it."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
     control: ClassVar[bool] = True
 
 
@@ -385,14 +445,14 @@ class Stop(Message[Moved]):
 class Retry(Message[Moved]):
     """Go on with a failed or stopped run: kept results stay, the other nodes get a fresh allowance."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
 
 
 @attrs.frozen
 class Rerun(Message[Moved]):
     """Do the task again as a new run, from the beginning, with ``payload`` in place of the task's if it is given."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
     payload: Any = attrs.field(default=UNSET, kw_only=True)
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
@@ -408,27 +468,19 @@ class Edit(Message[Moved]):
     ``depends_on`` and the nodes are read at a run's first admission, so for a run that was admitted they count from the next run on.
     """
 
-    task: str = attrs.field(converter=_task_id)
-    priority: int | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_priority))
-    attempts_max: int | None | Unset = attrs.field(
-        default=UNSET, kw_only=True, converter=_if_set(_opt(_attempts_max))
-    )
-    title: str | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_title))
+    task: str = attrs.field(validator=_is(_task_id))
+    priority: int | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_priority)
+    attempts_max: int | Unset | None = attrs.field(default=UNSET, kw_only=True, validator=_is(_attempts_max))
+    title: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=_is(_title))
     payload: Any = attrs.field(default=UNSET, kw_only=True)
-    mode: Mode | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_mode))
-    goal: str | None | Unset = attrs.field(
-        default=UNSET, kw_only=True, converter=_if_set(_opt(_name("a goal's name")))
-    )
-    depends_on: tuple[str, ...] | Unset = attrs.field(
-        default=UNSET, kw_only=True, converter=_if_set(lambda v: _names(v, "depends_on", DEPENDS_ON_MAX))
-    )
-    handler: str | Unset = attrs.field(
-        default=UNSET, kw_only=True, converter=_if_set(_name("a handler's name"))
-    )
-    nodes: tuple[Node, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_nodes))
-    graph: str | Unset = attrs.field(default=UNSET, kw_only=True, converter=_if_set(_name("a graph's name")))
+    mode: Mode | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_mode)
+    goal: str | Unset | None = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a goal's name")))
+    depends_on: tuple[str, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_depends_on)
+    handler: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a handler's name")))
+    nodes: tuple[Node, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_nodes)
+    graph: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a graph's name")))
     fail_fast: bool | Unset = attrs.field(
-        default=UNSET, kw_only=True, converter=_if_set(lambda v: _bool(v, "fail_fast"))
+        default=UNSET, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast"))
     )
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
@@ -470,14 +522,14 @@ EDIT_FIELDS = (
 class Archive(Message[Moved]):
     """Put a task away: in no queue and no sweep; it answers only `Unarchive` and reads. Refused while active."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
 
 
 @attrs.frozen
 class Unarchive(Message[Moved]):
     """Bring an archived task back as it was when it was put away."""
 
-    task: str = attrs.field(converter=_task_id)
+    task: str = attrs.field(validator=_is(_task_id))
 
 
 # --- messages about the company ---------------------------------------------------------------------------------
@@ -487,8 +539,8 @@ class Unarchive(Message[Moved]):
 class DefineGraph(Message[GraphDefined]):
     """Give a graph a name. A run copies the newest definition at its first admission; runs admitted before keep theirs."""
 
-    name: str = attrs.field(converter=_name("a graph's name"))
-    nodes: tuple[Node, ...] = attrs.field(converter=_nodes)
+    name: str = attrs.field(validator=_is(_name("a graph's name")))
+    nodes: tuple[Node, ...] = attrs.field(converter=_to_nodes)
 
 
 @attrs.frozen
@@ -507,7 +559,9 @@ class Unpause(Message[CompanySettings]):
 class SetLimits(Message[CompanySettings]):
     """``runs_max``: how many runs of the company may be active at once; 0 holds everything. Lowering it stops nothing."""
 
-    runs_max: int = attrs.field(kw_only=True, converter=lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))
+    runs_max: int = attrs.field(
+        kw_only=True, validator=_is(lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))
+    )
     control: ClassVar[bool] = True
 
 
@@ -515,7 +569,7 @@ class SetLimits(Message[CompanySettings]):
 class StopGoal(Message[GoalStopped]):
     """`Stop` every unsettled task of a goal, in one commit."""
 
-    goal: str = attrs.field(converter=_name("a goal's name"))
+    goal: str = attrs.field(validator=_is(_name("a goal's name")))
     control: ClassVar[bool] = True
 
 

@@ -72,7 +72,9 @@ def clean_text(text: str, *, chars_max: int = ERROR_CHARS_MAX) -> str:
         text = f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if _printable(char) else char.encode("unicode_escape").decode("ascii") for char in text)
+    return "".join(
+        char if _printable(char) else char.encode("unicode_escape").decode("ascii") for char in text
+    )
 
 
 def _printable(char: str) -> bool:

@@ -154,7 +154,7 @@ class StoreClosed(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The store was closed while this was waiting: it may or may not be committed, look before asking again."""
+    """The store was closed while this was waiting: it may or may not be committed."""
 
     def __str__(self) -> str:
         return "the store was closed before an answer came: look whether it happened before you ask again"

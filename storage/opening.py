@@ -9,7 +9,6 @@ us, so that it is private from its first moment; SQLite gives its `-wal` and `-s
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import stat
@@ -43,7 +42,7 @@ _SYNCHRONOUS: Final[dict[Durability, str]] = {
 def open_writer(
     path: str | os.PathLike[str], *, durability: Durability = "full", schema: str | None = None
 ) -> sqlite3.Connection:
-    """Open the database at `path` for writing, and create it if there is none. Take the ownership of it first.
+    """Open the database at `path` for writing; create it if there is none. Take the ownership of it first.
 
     `schema` is the script that creates it, by default the one of this version. Runs on the thread that will
     use the connection. Close it with `storage.ownership.close_handle`, as the connections of `storage` do.
@@ -54,7 +53,7 @@ def open_writer(
     name = _resolve(path)
     _create_private(name)
     found = _identify(name)
-    raw = _connect(name, "rw")
+    raw = _connect(name, "mode=rw")
     try:
         configure_writer(raw, durability)
         if found == 0:
@@ -75,7 +74,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     name = _resolve(path)
     if _identify(name) == 0:
         raise NotADatabase(name, "it is empty")
-    raw = _connect(name, "rw")
+    raw = _connect(name, "mode=rw")
     try:
         configure_reader(raw)
     except BaseException as exc:
@@ -104,7 +103,7 @@ def configure_reader(connection: sqlite3.Connection) -> None:
 
 def schema_script() -> str:
     """The script that creates the schema of this version."""
-    return resources.files("storage").joinpath("sql", "schema.sql").read_text(encoding="utf-8")
+    return (resources.files("storage") / "sql" / "schema.sql").read_text(encoding="utf-8")
 
 
 def _resolve(path: str | os.PathLike[str]) -> str:
@@ -114,19 +113,19 @@ def _resolve(path: str | os.PathLike[str]) -> str:
 
 
 def _create_private(name: str) -> None:
-    with contextlib.suppress(FileExistsError):
-        try:
-            os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            raise
-        except OSError as exc:
-            raise unavailable(exc) from exc
+    try:
+        os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as exc:
+        raise unavailable(exc) from exc
 
 
 def _identify(name: str) -> int:
     """The schema's version, 0 for an empty database; raises if it is not ours to touch. Writes nothing."""
     _refuse_what_is_no_file(name)
-    probe = _connect(name, "ro")
+    # Without a WAL the file is all there is. Only `immutable` then keeps SQLite from creating one to read by.
+    probe = _connect(name, "mode=ro" if Path(f"{name}-wal").exists() else "mode=ro&immutable=1")
     try:
         application = _integer(probe, "PRAGMA application_id")
         version = _integer(probe, "PRAGMA user_version")
@@ -157,10 +156,10 @@ def _refuse_what_is_no_file(name: str) -> None:
         raise NotADatabase(name, "it is not a regular file")
 
 
-def _connect(name: str, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+def _connect(name: str, how: str) -> sqlite3.Connection:
     try:
         raw = sqlite3.connect(
-            f"file:{quote(name)}?mode={mode}",
+            f"file:{quote(name)}?{how}",
             uri=True,
             timeout=OPEN_BUSY_MS / 1000,
             isolation_level=None,

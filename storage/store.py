@@ -46,7 +46,7 @@ class Connection(Protocol):
 
 
 def transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `body` between BEGIN IMMEDIATE and COMMIT; roll back and re-raise on any exception, COMMIT's own too.
+    """Run `body` between BEGIN IMMEDIATE and COMMIT; roll back and re-raise on any exception, COMMIT's too.
 
     The connection needs `isolation_level=None`. No transaction is open afterwards, whatever happened.
     """

@@ -174,14 +174,18 @@ class Writer:
         """Take nothing new, commit what waits, and end the loop.
 
         While the store is not available, waits at most `grace_s` seconds for it; what remains then is
-        answered `OutcomeUnknown`. A second call may only shorten the grace.
+        answered `OutcomeUnknown`, as is everything if `run` was never started. A second call waits for the
+        first.
 
         Cancellation: stops the waiting; the closing goes on.
         """
         self._guard.check()
-        self._grace_s = min(self._grace_s, grace_s)
-        self._close_asked.set()
-        self._wake.set()
+        if not self._close_asked.is_set():
+            self._grace_s = grace_s
+            self._close_asked.set()
+            self._wake.set()
+        for _ in range(2):  # a `run` that was only just started: Trio may take us first once, never twice
+            await trio.lowlevel.cancel_shielded_checkpoint()
         if not self._running:
             self._end()
         await self._ended.wait()
@@ -223,7 +227,7 @@ class Writer:
         raise AssertionError("the pauses never end")
 
     async def _single_out(self, units: list[Unit[Any]], exc: sqlite3.Error) -> list[Outcome[Any]]:
-        """COMMIT was refused (a deferred constraint) and does not say whose fault it is, so ask one by one."""
+        """COMMIT was refused (a deferred constraint) and does not say whose fault it is: ask one by one."""
         if len(units) == 1:
             return [Error(_own_error(exc))]
         return [outcome for unit in units for outcome in await self._commit_whatever_comes([unit])]
@@ -314,9 +318,8 @@ def _run_each(
 ) -> list[Outcome[Any]]:
     """Run all but those known to have failed.
 
-    A unit that is alone needs no savepoint: the transaction is its border.
-
-    Besides that, `RAISE(ROLLBACK)` and `ON CONFLICT ROLLBACK` end the transaction from inside a unit.
+    A unit that is alone needs no savepoint: the transaction is its border. Besides
+    that, `RAISE(ROLLBACK)` and `ON CONFLICT ROLLBACK` end the transaction from inside a unit.
     """
     alone = len(units) - len(failed) == 1
     outcomes: list[Outcome[Any]] = []

@@ -22,11 +22,15 @@ def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
         path = _walk_circle(residue, min(residue))
         paths.append(path)
         gone = set(path)
-        residue = _residue({task: [u for u in ups if u not in gone] for task, ups in residue.items() if task not in gone})
+        residue = _residue(
+            {task: [u for u in ups if u not in gone] for task, ups in residue.items() if task not in gone}
+        )
     return paths
 
 
-def path_to(start: str, goal: Iterable[str], upstreams: Callable[[str], Sequence[str]]) -> tuple[str, ...] | None:
+def path_to(
+    start: str, goal: Iterable[str], upstreams: Callable[[str], Sequence[str]]
+) -> tuple[str, ...] | None:
     """The way from ``start`` up the edges to ``goal``: what a new edge goal → start would close into a circle."""
     targets = set(goal)
     came: dict[str, str | None] = {start: None}
@@ -67,7 +71,9 @@ def recheck_cycles(draft: Draft) -> None:
 
 
 def _waiting_edges(state: CompanyState) -> dict[str, list[str]]:
-    waiting = {task for task, entry in state.entries.items() if entry.waits_for_upstreams and entry.task.depends_on}
+    waiting = {
+        task for task, entry in state.entries.items() if entry.waits_for_upstreams and entry.task.depends_on
+    }
     return {task: [u for u in state.entries[task].task.depends_on if u in waiting] for task in waiting}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from storage.records import (
+    AttemptRecord,
     CompanyRecord,
     EventRecord,
     NodeRecord,
@@ -81,6 +82,7 @@ class Mark:
     events: int
     effects: int
     writes: int
+    attempts: int
     flips: int
     touched: tuple[str, ...]
     submitted: int
@@ -104,6 +106,10 @@ class Draft:
         self.events: list[EventRecord] = []
         self.effects: list[Effect] = []
         self.extra: list[Write] = []
+        self.attempts: list[AttemptRecord] = []
+        """Attempts begun (no end yet) and ended in this turn."""
+        self.results: dict[tuple[int, int, int], str] = {}
+        """(task seq, run, node position) → JSON text of an accepted result."""
         self.submitted: list[NewTask] = []
         self.touched: dict[str, None] = {}
         """Tasks whose runs may have come to an end by what was done so far."""
@@ -120,6 +126,7 @@ class Draft:
             len(self.events),
             len(self.effects),
             len(self.extra),
+            len(self.attempts),
             len(self.state.flips),
             tuple(self.touched),
             len(self.submitted),
@@ -133,6 +140,7 @@ class Draft:
         del self.events[mark.events :]
         del self.effects[mark.effects :]
         del self.extra[mark.writes :]
+        del self.attempts[mark.attempts :]
         del self.state.flips[mark.flips :]
         del self.submitted[mark.submitted :]
         self.touched = dict.fromkeys(mark.touched)
@@ -180,6 +188,12 @@ class Draft:
         self._put(Change("node", entry.task.id, entry.nodes[pos], after))
         self.touched.setdefault(entry.task.id)
         return after
+
+    def quarantine(self, entry: Entry, why: str | None) -> None:
+        self._put(Change("quarantine", entry.task.id, entry.quarantined, why))
+
+    def attempt(self, record: AttemptRecord) -> None:
+        self.attempts.append(record)
 
     def cycle(self, entry: Entry, path: tuple[str, ...] | None) -> None:
         if entry.cycle != path:

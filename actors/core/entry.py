@@ -36,6 +36,7 @@ class Entry:
         "standing",
         "task",
         "unfinished",
+        "was_missing",
     )
 
     def __init__(self, task: TaskRecord) -> None:
@@ -50,6 +51,7 @@ class Entry:
         self.cause: Reason | None = None
         self.blocked = False
         self.standing = Standing.UNFINISHED
+        self.was_missing = False
 
     @property
     def queued(self) -> bool:
@@ -72,6 +74,8 @@ class Graph:
     name: str
     version: int
     shape: Shape
+    payloads: str | None = None
+    """JSON array of the nodes' payloads by position."""
 
 
 @attrs.frozen

@@ -53,8 +53,8 @@ def task_gates(state: CompanyState, entry: Entry) -> Iterator[Reason]:
         yield Reason(ReasonKind.MANUAL)
 
 
-def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
-    """The closed gates of the company, as they are for this task."""
+def hold_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
+    """What keeps the company from starting anything, runs and attempts alike, as it is for this task."""
     if live.no_host:
         yield Reason(ReasonKind.NO_HOST)
     if live.draining:
@@ -65,6 +65,11 @@ def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Rea
         yield Reason(ReasonKind.STORE_UNAVAILABLE, text=live.store_down)
     if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):
         yield Reason(ReasonKind.COMPANY_PAUSED, at_ms=state.company.paused_ms)
+
+
+def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
+    """The closed gates of the company for a task that wants a run slot."""
+    yield from hold_gates(state, entry, live)
     if state.slots_free == 0:
         holders = tuple(task for _, task in sorted(state.slots.items()))
         yield Reason(

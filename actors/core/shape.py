@@ -89,7 +89,11 @@ def spec_of(text: str) -> NodeSpec:
 def _spec(item: dict[str, object]) -> NodeSpec:
     after = item.get("after", [])
     retry = item.get("retry")
-    if not isinstance(after, list) or not isinstance(item["name"], str) or not isinstance(item["handler"], str):
+    if (
+        not isinstance(after, list)
+        or not isinstance(item["name"], str)
+        or not isinstance(item["handler"], str)
+    ):
         raise TypeError("fields of the wrong type")
     return NodeSpec(
         name=item["name"],

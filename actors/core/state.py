@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from actors.states import Reason, ReasonKind
 from storage.records import CompanyRecord, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
@@ -173,19 +174,26 @@ class CompanyState:
             heappush(self._due, (after.not_before_ms, task, after.run, after.pos))
         self._note_startable(entry)
 
+    def _replace_quarantine(self, task: str, _before: object, after: object) -> None:
+        entry = self.entries[task]
+        assert after is None or isinstance(after, str)
+        entry.quarantined = after
+        self.refresh(entry, cause=task)
+
     def _replace_cycle(self, task: str, _before: object, after: object) -> None:
         entry = self.entries[task]
         assert after is None or isinstance(after, tuple)
         entry.cycle = after
         self.refresh(entry, cause=task)
 
-    _REPLACERS: dict[str, Callable[[CompanyState, str, object, object], None]] = {
+    _REPLACERS: ClassVar[dict[str, Callable[[CompanyState, str, object, object], None]]] = {
         "company": _replace_company,
         "graph": _replace_graph,
         "task": _replace_task,
         "run": _replace_run,
         "cycle": _replace_cycle,
         "nodes": _replace_nodes,
+        "quarantine": _replace_quarantine,
         "node": _replace_node,
     }
 
@@ -216,9 +224,19 @@ class CompanyState:
                     self.slots[entry.run.slot] = entry.task.id
                 self._add(entry)
 
+    def note_missing(self, task: str) -> None:
+        """An upstream id that no task has: it was planted. A dependent of it is blocked until a task takes the id."""
+        if task not in self.missing and task not in self.entries:
+            self.missing.add(task)
+            work: list[Entry] = []
+            self._tell_dependents(task, Standing.DONE, Standing.DEAD, work)
+            for entry in work:
+                self.refresh(entry, cause=task)
+
     def _add(self, entry: Entry) -> None:
         task = entry.task.id
         old = self.standing(task)
+        entry.was_missing = task in self.missing
         self.missing.discard(task)
         self.entries[task] = entry
         self._link(entry)
@@ -227,12 +245,20 @@ class CompanyState:
         self.refresh(entry, cause=task)
 
     def _remove(self, entry: Entry) -> None:
-        """Undo of an addition: only the task itself can still know of it."""
+        """Forget a task; for those that depend on it, it is again what it was before it was known."""
         task = entry.task.id
         self._leave_indexes(task)
         self._unlink(task, entry.task.depends_on)
         self._regraph(task, entry.task.graph, None)
         del self.entries[task]
+        if entry.was_missing:
+            self.missing.add(task)
+        new = self.standing(task)
+        if new is not entry.standing:
+            work: list[Entry] = []
+            self._tell_dependents(task, entry.standing, new, work)
+            for dependent in work:
+                self.refresh(dependent, cause=task)
 
     def _leave_indexes(self, task: str) -> None:
         self.open.discard(task)
@@ -302,8 +328,7 @@ class CompanyState:
         entry.cause = self._own_cause(entry)
         waits = entry.waits_for_upstreams
         blocked = entry.quarantined is None and (
-            (waits and entry.dead > 0)
-            or (entry.cause is not None and (entry.queued or entry.run is None))
+            (waits and entry.dead > 0) or (entry.cause is not None and (entry.queued or entry.run is None))
         )
         if blocked != entry.blocked:
             self.flips.append(Flip(entry.task.id, blocked, cause))

@@ -10,7 +10,7 @@ from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
 from storage.records import NodeStatus, RunStatus
 
 from .entry import Entry
-from .gates import OPEN, Live, company_gates, line_gate, task_gates
+from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
 from .order import order_key
 from .shape import spec_of
 from .state import CompanyState
@@ -33,9 +33,7 @@ _BY_GATE = {
 """The state that a closed gate stands for. The blocking ones are `WorkState.BLOCKED`, all others leave it queued."""
 
 
-def work_state(
-    state: CompanyState, entry: Entry, live: Live = OPEN
-) -> tuple[WorkState, tuple[Reason, ...]]:
+def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[WorkState, tuple[Reason, ...]]:
     """The one state of the task and its reasons."""
     run = entry.run
     if entry.task.archived_ms is not None:
@@ -95,7 +93,14 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
             nodes = (*nodes, spec_of(node.spec).name)
             numbers.setdefault("tries", node.tries)
             text = text or node.error
-    return Reason(kind, nodes=nodes[:IDS_SHOWN], count=len(nodes), numbers=numbers, at_ms=entry.run.settled_ms, text=text)
+    return Reason(
+        kind,
+        nodes=nodes[:IDS_SHOWN],
+        count=len(nodes),
+        numbers=numbers,
+        at_ms=entry.run.settled_ms,
+        text=text,
+    )
 
 
 def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reason, ...]:
@@ -110,7 +115,9 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
         if progress.resting and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             pos, due = min(progress.resting.items(), key=lambda item: item[1])
             error = entry.nodes[pos].error if entry.nodes is not None else None
-            reasons.append(_nodes(ReasonKind.BACKING_OFF, [names[p] for p in sorted(progress.resting)], due, error))
+            reasons.append(
+                _nodes(ReasonKind.BACKING_OFF, [names[p] for p in sorted(progress.resting)], due, error)
+            )
         if progress.ready and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             reasons.extend(_ready_reasons(state, entry, live))
     return tuple(reasons) or (Reason(ReasonKind.ENDING),)
@@ -124,11 +131,13 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     lacking = [specs[pos].handler for pos in ready if specs[pos].handler not in state.handlers]
     reasons: list[Reason] = []
     if lacking:
-        reasons.append(Reason(ReasonKind.HANDLER_MISSING, text=", ".join(sorted(set(lacking))), count=len(lacking)))
+        reasons.append(
+            Reason(ReasonKind.HANDLER_MISSING, text=", ".join(sorted(set(lacking))), count=len(lacking))
+        )
     names = [specs[pos].name for pos in ready if specs[pos].handler in state.handlers]
     if not names:
         return reasons
-    held = [gate for gate in company_gates(state, entry, live) if gate.kind is not ReasonKind.RUN_SLOTS]
+    held = list(hold_gates(state, entry, live))
     if held:
         return reasons + held
     if not live.slots_free:

@@ -1,0 +1,275 @@
+"""The handler of command nodes: a program of its own process group, known before it runs and ended with all
+it started.
+
+What a command sees:
+
+==========================  ==========================================================================================
+``TURNKEEPER_INPUT``        name of a JSON file: ``payload``, ``inputs`` (results by upstream node) and the ids below;
+                            private, and gone when the attempt ends
+``TURNKEEPER_KEY``          the idempotency key: the same over retries and crashes
+``TURNKEEPER_COMPANY`` …    also ``_TASK``, ``_RUN``, ``_NODE``, ``_ATTEMPT``: who it works for
+``TURNKEEPER_PYTHON``       the interpreter of the host; in ``argv`` the word ``{python}`` stands for it
+==========================  ==========================================================================================
+
+Standard input is empty. Standard output and error are captured together; of more than `OUTPUT_BYTES_MAX`
+the tail is kept. Exit status 0 is success, with the result ``{"exit_code": 0, "output": "…"}``; anything
+else raises `CommandFailed`.
+
+*Known before it runs.* The host can die at any moment, and a program that nobody knows of would then run
+beside its own second attempt. So the new process first waits for a line on a pipe. The host stores its pid
+and start time, then writes the line, then the process becomes the program. If the host dies before that,
+the pipe ends and so does the process. What was stored lets the next host end it: `end_orphan`.
+
+*Ended with all it started.* The process leads a session of its own: a terminal's Ctrl-C does not reach it,
+and its whole group can be signalled. When the attempt is cancelled, and also when the program itself has
+ended, what is left of the group gets SIGTERM, then SIGKILL. A program that is to outlive its attempt must
+leave the group (``setsid``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from signal import Signals
+from typing import Any, Final, Protocol
+
+import trio
+
+from actors.processes import end_group, end_orphan, started_of
+
+__all__ = ["CommandFailed", "command", "commands", "end_orphan"]
+
+OUTPUT_BYTES_MAX: Final = 64 * 1024
+"""The end of the output says how it went. It becomes a row of the database, so it is bounded; more belongs
+in a file."""
+ERROR_LINES_MAX: Final = 20
+ERROR_CHARS_MAX: Final = 2_000
+"""Of the output, in an error: what fits on a screen."""
+PIPE_GRACE_S: Final = 1.0
+"""How long to read on when the group is gone but somebody outside it still holds the pipe."""
+PROGRESS_CHARS_MAX: Final = 200
+
+_WAIT_FOR_LINE: Final = 'IFS= read -r go || exit 125; exec "$@" </dev/null'
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+class CommandFailed(Exception):
+    """A command did not succeed. The text says its exit status or signal, and the last lines it wrote."""
+
+
+class CommandContext(Protocol):
+    """What a command needs of the context of its attempt."""
+
+    @property
+    def company(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def payload(self) -> Any: ...
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+    def progress(self, text: str) -> None: ...
+    async def record_process(self, pid: int, started: str) -> None: ...
+
+
+def commands(folder: Path | None = None) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+    """A handler of command nodes; ``folder`` is where a relative ``cwd`` begins, and the default of it.
+
+    The payload of such a node: ``argv`` (list of words) or ``shell`` (one line), and at will ``cwd``,
+    ``env`` (added to the environment) and ``payload`` (what the command itself is given).
+    """
+
+    async def command(ctx: CommandContext) -> dict[str, Any]:
+        return await _execute(ctx, folder)
+
+    return command
+
+
+async def _execute(ctx: CommandContext, folder: Path | None) -> dict[str, Any]:
+    payload = ctx.payload
+    cwd = os.path.join(folder or "", payload.get("cwd") or "") or None
+    async with _input_file(ctx) as input_name:
+        environment = {**os.environ, **payload.get("env", {}), **_variables(ctx, input_name)}
+        process = await _spawn(_words(payload), cwd, environment)
+        tail = Tail(OUTPUT_BYTES_MAX)
+        async with _closing(process):
+            await ctx.record_process(process.pid, await started_of(process.pid) or "")
+            await _let_go(process)
+            await _watch(process, tail, ctx)
+    if process.returncode:
+        raise CommandFailed(_failure(process.returncode, tail.text()))
+    return {"exit_code": 0, "output": tail.text()}
+
+
+command = commands()
+"""The handler of command nodes whose relative paths begin at the host's current folder."""
+
+
+# --- before it runs -----------------------------------------------------------------------------------------
+
+
+def _words(payload: Mapping[str, Any]) -> list[str]:
+    if "shell" in payload:
+        return ["/bin/sh", "-c", payload["shell"]]
+    return [sys.executable if word == "{python}" else word for word in payload["argv"]]
+
+
+def _variables(ctx: CommandContext, input_name: str) -> dict[str, str]:
+    return {
+        "TURNKEEPER_INPUT": input_name,
+        "TURNKEEPER_KEY": ctx.key,
+        "TURNKEEPER_COMPANY": ctx.company,
+        "TURNKEEPER_TASK": ctx.task,
+        "TURNKEEPER_RUN": str(ctx.run),
+        "TURNKEEPER_NODE": ctx.node,
+        "TURNKEEPER_ATTEMPT": str(ctx.attempt),
+        "TURNKEEPER_PYTHON": sys.executable,
+    }
+
+
+@contextlib.asynccontextmanager
+async def _input_file(ctx: CommandContext) -> AsyncIterator[str]:
+    """A file that only this user can read, for as long as the attempt lasts."""
+    content = {
+        "company": ctx.company,
+        "task": ctx.task,
+        "run": ctx.run,
+        "node": ctx.node,
+        "attempt": ctx.attempt,
+        "key": ctx.key,
+        "payload": ctx.payload.get("payload"),
+        "inputs": dict(ctx.inputs),
+    }
+
+    def write() -> str:
+        descriptor, name = tempfile.mkstemp(prefix="turnkeeper-", suffix=".json")
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False)
+        return name
+
+    name = await trio.to_thread.run_sync(write)
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+async def _spawn(words: list[str], cwd: str | None, environment: Mapping[str, str]) -> trio.Process:
+    """The waiting process: in its own session, with its input as the pipe that it waits on."""
+    if cwd is not None and not os.path.isdir(cwd):
+        raise CommandFailed(f"the command was not started: there is no folder {cwd}")
+    try:
+        return await trio.lowlevel.open_process(
+            ["/bin/sh", "-c", _WAIT_FOR_LINE, "sh", *words],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise CommandFailed(f"the command was not started: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def _closing(process: trio.Process) -> AsyncIterator[None]:
+    """Leave neither the process nor its pipes, whatever happens in the block."""
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            await end_group(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+
+
+async def _let_go(process: trio.Process) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(trio.BrokenResourceError):  # it is dead already: its exit status will tell
+        await process.stdin.send_all(b"go\n")
+    await process.stdin.aclose()
+
+
+# --- while it runs ------------------------------------------------------------------------------------------
+
+
+class Tail:
+    """The end of a stream of bytes, and how much went before it."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._kept = bytearray()
+        self._cut = 0
+
+    def add(self, data: bytes | bytearray) -> None:
+        self._kept += data
+        surplus = len(self._kept) - self._bytes_max
+        if surplus > 0:
+            del self._kept[:surplus]
+            self._cut += surplus
+
+    def text(self) -> str:
+        """What was kept, as text; a character that the cut went through is left out."""
+        kept = bytes(self._kept)
+        if not self._cut:
+            return kept.decode("utf-8", "replace")
+        while kept and kept[0] & 0xC0 == 0x80:
+            kept = kept[1:]
+        return f"… {self._cut} bytes left out …\n{kept.decode('utf-8', 'replace')}"
+
+
+async def _watch(process: trio.Process, tail: Tail, ctx: CommandContext) -> None:
+    """Read until the process has ended and its group is gone. Reading goes on while it is being ended."""
+    reading = trio.CancelScope(shield=True)
+    read_to_end = trio.Event()
+
+    async def read() -> None:
+        with reading:
+            await _read(process, tail, ctx)
+        read_to_end.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        try:
+            await process.wait()
+        finally:
+            await end_group(process)
+            with trio.move_on_after(PIPE_GRACE_S, shield=True):
+                await read_to_end.wait()
+            reading.cancel()
+
+
+async def _read(process: trio.Process, tail: Tail, ctx: CommandContext) -> None:
+    assert process.stdout is not None
+    while data := await process.stdout.receive_some(_CHUNK_BYTES):
+        tail.add(data)
+        lines = data[-PROGRESS_CHARS_MAX:].decode("utf-8", "replace").split("\n")
+        ctx.progress(next((line for line in reversed(lines) if line.strip()), ""))
+
+
+def _failure(returncode: int, output: str) -> str:
+    if returncode < 0:
+        how = f"ended by signal {-returncode}"
+        with contextlib.suppress(ValueError):
+            how += f" ({Signals(-returncode).name})"
+    else:
+        how = f"exit status {returncode}"
+    shown = "\n".join(output.rstrip().splitlines()[-ERROR_LINES_MAX:])[-ERROR_CHARS_MAX:]
+    return f"{how}\n{shown}" if shown else f"{how}, no output"

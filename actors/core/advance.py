@@ -1,0 +1,205 @@
+"""The loop's one question: what may start now?
+
+`advance` brings a company to its fixed point: runs that are at their end are finished, nodes whose time has come are ready, the first
+in order are admitted while there are run slots, and ready nodes start while there are execution slots. Start-up, retry, unblocking,
+a freed slot and the sweep all end here; there is no second path. It makes a bounded number of moves and says when more are left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import attrs
+
+from storage.records import AttemptRecord, NodeRecord, NodeStatus, RunStatus
+
+from .draft import AttemptKey, CancelAttempt, Draft, StartAttempt
+from .entry import Entry
+from .gates import Live, admissible, hold_gates
+from .shape import spec_of
+
+MOVES_MAX = 200
+"""Moves of one turn: a bound on how long one company can keep the event loop and the writer."""
+
+
+class ExecutionSlots(Protocol):
+    """The process's execution slots, as a turn sees them."""
+
+    def reserve(self, key: AttemptKey) -> bool:
+        """Take a slot for this attempt, if this company may have one now. An attempt that is not committed gives it back."""
+        ...
+
+
+@attrs.frozen
+class Advanced:
+    """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot."""
+
+    more: bool
+    wants_slot: bool
+
+
+def advance(
+    draft: Draft, slots: ExecutionSlots, live: Live, *, host_id: int, moves_max: int = MOVES_MAX
+) -> Advanced:
+    """Make every move that may be made now, at most ``moves_max``."""
+    state = draft.state
+    state.wake_due(draft.now_ms)
+    limit = draft.moves + moves_max
+    wants_slot = False
+    while draft.moves < limit:
+        if draft.touched:
+            task = next(iter(draft.touched))
+            del draft.touched[task]
+            if task in state.entries:
+                finish(draft, state.entries[task])
+            continue
+        entry = admissible(state, live)
+        if entry is not None:
+            admit(draft, entry)
+            continue
+        started, wants_slot = _start_one(draft, slots, live, host_id)
+        if not started:
+            return Advanced(more=False, wants_slot=wants_slot)
+    return Advanced(more=True, wants_slot=wants_slot)
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def admit(draft: Draft, entry: Entry) -> None:
+    """Give the run a slot. The first admission also copies the nodes and pins the upstreams; later ones do not."""
+    assert entry.run is not None
+    draft.about = entry.task.id
+    state = draft.state
+    slot = state.free_slot()
+    first = entry.run.admitted_ms is None
+    if first:
+        shape = state.shape(entry)
+        assert shape is not None
+        seq, run = entry.task.seq, entry.run.number
+        draft.add_nodes(
+            entry, tuple(NodeRecord(seq, run, pos, spec.text) for pos, spec in enumerate(shape.nodes))
+        )
+        if entry.task.depends_on:
+            draft.write("pin_upstreams", seq=seq)
+    admitted = draft.now_ms if first else entry.run.admitted_ms
+    draft.run(entry, status=RunStatus.RUNNING, slot=slot, admitted_ms=admitted)
+    draft.event("run.admitted", entry, before=RunStatus.QUEUED, after=RunStatus.RUNNING, slot=slot)
+    draft.moves += 1
+
+
+def finish(draft: Draft, entry: Entry) -> None:
+    """Settle the run if it is at its end; nothing otherwise."""
+    run, progress = entry.run, entry.progress
+    if run is None or not run.status.active or (progress is not None and progress.running):
+        return
+    draft.about = entry.task.id
+    if run.status is RunStatus.STOPPING:
+        skipped = skip_pending(draft, entry)
+        _settle(draft, entry, RunStatus.STOPPED, "run.stopped", run.reason, skipped=skipped)
+        return
+    assert progress is not None
+    failed = progress.counts[NodeStatus.FAILED]
+    if progress.counts[NodeStatus.SUCCEEDED] == len(progress.specs):
+        _settle(draft, entry, RunStatus.COMPLETED, "run.completed", None)
+    elif failed and (entry.task.fail_fast or not (progress.ready or progress.resting)):
+        names = [spec_of(node.spec).name for node in entry.nodes or () if node.status is NodeStatus.FAILED]
+        error = next((node.error for node in entry.nodes or () if node.status is NodeStatus.FAILED), None)
+        _settle(draft, entry, RunStatus.FAILED, "run.failed", error, nodes=names[:100])
+
+
+def _settle(
+    draft: Draft, entry: Entry, status: RunStatus, kind: str, reason: str | None, **data: Any
+) -> None:
+    assert entry.run is not None
+    before = entry.run.status
+    draft.run(entry, status=status, slot=0, settled_ms=draft.now_ms, reason=reason, front=0)
+    draft.touched.pop(entry.task.id, None)
+    draft.event(kind, entry, before=before, after=status, reason=reason, **data)
+    draft.moves += 1
+
+
+def skip_pending(draft: Draft, entry: Entry) -> int:
+    """Unstarted nodes of a stopped run become skipped; says how many."""
+    pending = [node for node in entry.nodes or () if node.status is NodeStatus.PENDING]
+    for node in pending:
+        draft.node(entry, node.pos, status=NodeStatus.SKIPPED, not_before_ms=None)
+    return len(pending)
+
+
+def cancel_nodes(draft: Draft, entry: Entry, why: str) -> None:
+    """Ask every live attempt of the run to end."""
+    assert entry.run is not None
+    for node in entry.nodes or ():
+        if node.status is NodeStatus.RUNNING:
+            draft.effects.append(CancelAttempt(attempt_key(entry, node), why))
+
+
+def attempt_key(entry: Entry, node: NodeRecord) -> AttemptKey:
+    return AttemptKey(entry.task.id, entry.task.seq, node.run, node.pos, node.attempts)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _start_one(draft: Draft, slots: ExecutionSlots, live: Live, host_id: int) -> tuple[bool, bool]:
+    """Start the next ready node of the active runs; says (whether one started, whether one wants a slot)."""
+    state = draft.state
+    for task in state.startable:
+        entry = state.entries[task]
+        if not _may_start(draft, entry, live):
+            continue
+        pos = _next_node(draft, entry)
+        if pos is None:
+            continue
+        assert entry.nodes is not None
+        node = entry.nodes[pos]
+        key = AttemptKey(task, entry.task.seq, node.run, pos, node.attempts + 1)
+        draft.about = task
+        if not slots.reserve(key):
+            return False, True
+        _start_node(draft, entry, key, host_id)
+        return True, False
+    return False, False
+
+
+def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
+    """Whether new attempts of this active run may begin: not through a pause, not after a node gave up under fail_fast."""
+    assert entry.progress is not None
+    if entry.task.fail_fast and entry.progress.counts[NodeStatus.FAILED]:
+        return False
+    return next(hold_gates(draft.state, entry, live), None) is None
+
+
+def _next_node(draft: Draft, entry: Entry) -> int | None:
+    """The first ready node whose handler this host has."""
+    assert entry.progress is not None
+    pos = entry.progress.next_ready()
+    if pos is None or entry.progress.specs[pos].handler in draft.state.handlers:
+        return pos
+    able = [p for p in entry.progress.ready if entry.progress.specs[p].handler in draft.state.handlers]
+    return min(able, default=None)
+
+
+def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> None:
+    assert entry.progress is not None
+    node = draft.node(
+        entry, key.pos, status=NodeStatus.RUNNING, attempts=key.number, not_before_ms=None, error=None
+    )
+    spec = entry.progress.specs[key.pos]
+    draft.attempt(
+        AttemptRecord(
+            key.seq, key.run, key.pos, key.number, node.generation, host_id, started_ms=draft.now_ms
+        )
+    )
+    draft.event(
+        "attempt.started",
+        entry,
+        node=spec.name,
+        attempt=key.number,
+        before=NodeStatus.PENDING,
+        after=NodeStatus.RUNNING,
+        generation=node.generation,
+    )
+    draft.effects.append(StartAttempt(key, spec, node.generation))
+    draft.moves += 1

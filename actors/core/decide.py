@@ -1,0 +1,356 @@
+"""What each message does: state + message + now → moves and a reply. No await, no clock, no input or output.
+
+A refusal is raised as a `Refused` error; the caller takes the draft back to where it was before the message. The refusals that depend
+on where the newest run stands are one table, `REFUSALS`; the messages' own functions do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from actors.errors import MoveRefused, TaskUnknown
+from actors.messages import (
+    Archive,
+    CompanySettings,
+    DefineGraph,
+    Edit,
+    GoalStopped,
+    GraphDefined,
+    Message,
+    Moved,
+    Pause,
+    Rerun,
+    Retry,
+    SetLimits,
+    Start,
+    StartNow,
+    Stop,
+    StopGoal,
+    Submit,
+    SubmitMany,
+    Unarchive,
+    Unpark,
+    Unparked,
+    Unpause,
+)
+from storage.records import Mode, NodeStatus, RunStatus
+
+from .advance import cancel_nodes, finish, skip_pending
+from .cycles import recheck_cycles
+from .draft import Draft, fresh_run
+from .edit import decide_edit
+from .entry import Entry, Graph
+from .needs import Looked
+from .shape import node_payloads, shape_of, shape_text, spec_of
+from .submit import check_handlers, decide_submit, decide_submit_many
+
+Refusal = tuple[str, tuple[str, ...]]
+"""What the task is or does (as the end of a sentence), and the messages that would do instead."""
+
+Q, RUN, ING, HALT, DONE, FAIL, OFF = (
+    RunStatus.QUEUED,
+    RunStatus.RUNNING,
+    RunStatus.STOPPING,
+    RunStatus.HALTED,
+    RunStatus.COMPLETED,
+    RunStatus.FAILED,
+    RunStatus.STOPPED,
+)
+
+_STOPPING: Refusal = ("is stopping: wait until it has stopped", ())
+_COMPLETED: Refusal = ("is completed: use Rerun to do it again", ("Rerun",))
+
+REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
+    {
+        Start: MappingProxyType(
+            {
+                ING: _STOPPING,
+                HALT: ("is halted: use Retry", ("Retry",)),
+                FAIL: ("has failed: use Retry", ("Retry",)),
+                OFF: ("was stopped: use Retry", ("Retry",)),
+                DONE: _COMPLETED,
+            }
+        ),
+        StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),
+        Stop: MappingProxyType({}),
+        Retry: MappingProxyType({Q: ("is already queued", ()), ING: _STOPPING, DONE: _COMPLETED}),
+        Rerun: MappingProxyType(
+            {
+                Q: ("has not run: use Edit to change it", ("Edit",)),
+                RUN: ("is running: stop it first", ("Stop",)),
+                ING: _STOPPING,
+            }
+        ),
+        Archive: MappingProxyType({RUN: ("is running: stop it first", ("Stop",)), ING: _STOPPING}),
+        Unarchive: MappingProxyType({}),
+    }
+)
+"""message → status of the newest run → why not. What is absent here is done, or answered with the state as it is."""
+
+
+def decide(draft: Draft, message: Message[Any], looked: Looked) -> object:
+    """Make the message's moves and return its reply; raises `Refused` for a sender's mistake."""
+    return _DECIDERS[type(message)](draft, message, looked)
+
+
+def entry_of(draft: Draft, task: str) -> Entry:
+    """The task a message names; raises `TaskUnknown`."""
+    entry = draft.state.entries.get(task)
+    if entry is None:
+        raise TaskUnknown(draft.state.company.name, task)
+    draft.about = task
+    return entry
+
+
+def _entry_for(draft: Draft, message: Message[Any], task: str) -> Entry:
+    """The task, if the message may be said to it as it stands; else raises `MoveRefused`."""
+    entry = entry_of(draft, task)
+    name = type(message).__name__
+    if entry.task.archived_ms is not None and not isinstance(message, Archive | Unarchive):
+        raise MoveRefused(name, task, "archived", "is archived: use Unarchive first", ("Unarchive",))
+    if entry.quarantined is not None and not isinstance(message, Stop | Retry | Archive | Unarchive):
+        text = f"is quarantined ({entry.quarantined}): use Retry, Stop or Archive"
+        raise MoveRefused(name, task, "quarantined", text, ("Retry", "Stop", "Archive"))
+    if entry.run is None:
+        raise MoveRefused(name, task, "run_missing", "has no run: its rows are incomplete", ())
+    refusal = REFUSALS[type(message)].get(entry.run.status)
+    if refusal is not None:
+        raise MoveRefused(name, task, entry.run.status.value, *refusal)
+    return entry
+
+
+def moved(
+    entry: Entry, *, changed: bool = True, holders: tuple[str, ...] = (), note: str | None = None
+) -> Moved:
+    assert entry.run is not None
+    return Moved(entry.task.id, entry.run.number, entry.run.status, changed, holders, note)
+
+
+# --- one task -----------------------------------------------------------------------------------------------------
+
+
+def _start(draft: Draft, message: Start, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    assert entry.run is not None
+    if entry.run.status is RUN or entry.run.started or entry.task.mode is not Mode.MANUAL:
+        return moved(entry, changed=False)
+    draft.run(entry, started=True)
+    draft.event("task.started", entry)
+    return moved(entry)
+
+
+def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    assert entry.run is not None
+    if entry.run.status is RUN:
+        return moved(entry, changed=False)
+    if entry.run.status is not Q:
+        _requeue(draft, entry, "start now")
+    front = draft.state.company.front_seq + 1
+    draft.company(front_seq=front)
+    draft.run(entry, started=True, front=front)
+    draft.event("task.moved_first", entry, front=front)
+    holders = () if draft.state.slots_free else tuple(task for _, task in sorted(draft.state.slots.items()))
+    return moved(entry, holders=holders)
+
+
+def _stop(draft: Draft, message: Stop, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    return moved(entry, changed=stop_entry(draft, entry, "stop"))
+
+
+def stop_entry(draft: Draft, entry: Entry, reason: str) -> bool:
+    """Stop the newest run, whatever it does; says whether anything changed."""
+    assert entry.run is not None
+    status = entry.run.status
+    if status.settled or status is ING:
+        return False
+    if status is RUN:
+        draft.run(entry, status=ING, reason=reason)
+        draft.event("run.stopping", entry, before=status, after=ING, reason=reason)
+        cancel_nodes(draft, entry, "stopped")
+        finish(draft, entry)
+        return True
+    skipped = skip_pending(draft, entry)
+    draft.run(entry, status=OFF, settled_ms=draft.now_ms, reason=reason, front=0)
+    draft.event("run.stopped", entry, before=status, after=OFF, reason=reason, skipped=skipped)
+    if entry.cycle is not None:
+        recheck_cycles(draft)
+    return True
+
+
+def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
+    entry = entry_of(draft, message.task)
+    if entry.quarantined is not None and entry.task.archived_ms is None:
+        return _release(draft, entry)
+    entry = _entry_for(draft, message, message.task)
+    assert entry.run is not None
+    if entry.run.status is RUN:
+        return _retry_running(draft, entry)
+    _requeue(draft, entry, "retry")
+    return moved(entry)
+
+
+def _retry_running(draft: Draft, entry: Entry) -> Moved:
+    """In a run that is still going: failed nodes get a fresh allowance; without any, what backs off is due now."""
+    nodes = entry.nodes or []
+    failed = [node for node in nodes if node.status is NodeStatus.FAILED]
+    resting = [node for node in nodes if node.status is NodeStatus.PENDING and node.not_before_ms is not None]
+    for node in failed:
+        draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0)
+        name = spec_of(node.spec).name
+        draft.event("node.reset", entry, node=name, before=NodeStatus.FAILED, after=NodeStatus.PENDING)
+    for node in resting if not failed else ():
+        draft.node(entry, node.pos, not_before_ms=None)
+        name = spec_of(node.spec).name
+        draft.event("node.due", entry, node=name, before=NodeStatus.PENDING, after=NodeStatus.PENDING)
+    if not failed and not resting:
+        raise MoveRefused(
+            "Retry", entry.task.id, RUN.value, "is in flight: nothing of it has failed", ("Stop",)
+        )
+    return moved(entry)
+
+
+def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
+    """A failed, stopped or halted run goes on at its old place: kept results stay, the rest gets a fresh allowance."""
+    assert entry.run is not None
+    before = entry.run.status
+    names: list[str] = []
+    for node in tuple(entry.nodes or ()):
+        if node.status is not NodeStatus.SUCCEEDED:
+            names.append(spec_of(node.spec).name)
+            draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0, not_before_ms=None)
+    draft.run(entry, status=Q, settled_ms=None, reason=None, started=True, front=0)
+    draft.event("run.requeued", entry, before=before, after=Q, reason=reason, nodes=len(names))
+
+
+def _release(draft: Draft, entry: Entry) -> Moved:
+    """Lift a quarantine. The actor reads the task's rows afresh; if they are still bad it will be back."""
+    if entry.run is None:
+        raise MoveRefused("Retry", entry.task.id, "run_missing", "has no run: its rows are incomplete", ())
+    draft.quarantine(entry, None)
+    draft.write("delete_quarantine", seq=entry.task.seq)
+    draft.event("task.released", entry)
+    if entry.run.status in (FAIL, OFF):
+        _requeue(draft, entry, "retry")
+    return moved(entry)
+
+
+def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    assert entry.run is not None
+    if entry.run.status is HALT:
+        stop_entry(draft, entry, "rerun")
+    run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
+    before = entry.run.status
+    draft.add_run(entry, run)
+    if message.payload_text is not None:
+        draft.write("set_run_payload", seq=entry.task.seq, number=run.number, payload=message.payload_text)
+    draft.event("run.created", entry, before=before, after=Q)
+    return moved(entry)
+
+
+def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    if entry.task.archived_ms is not None:
+        return moved(entry, changed=False)
+    stop_entry(draft, entry, "archive")
+    draft.task(entry, archived_ms=draft.now_ms)
+    draft.event("task.archived", entry)
+    return moved(entry)
+
+
+def _unarchive(draft: Draft, message: Unarchive, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    if entry.task.archived_ms is None:
+        return moved(entry, changed=False)
+    draft.task(entry, archived_ms=None)
+    draft.event("task.unarchived", entry)
+    return moved(entry)
+
+
+# --- the company ------------------------------------------------------------------------------------------------
+
+
+def _settings(draft: Draft, *, changed: bool) -> CompanySettings:
+    company = draft.state.company
+    return CompanySettings(company.paused_ms is not None, company.runs_max, changed)
+
+
+def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
+    if draft.state.company.paused_ms is not None:
+        return _settings(draft, changed=False)
+    draft.company(paused_ms=draft.now_ms)
+    draft.event("company.paused")
+    return _settings(draft, changed=True)
+
+
+def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySettings:
+    if draft.state.company.paused_ms is None:
+        return _settings(draft, changed=False)
+    draft.company(paused_ms=None)
+    draft.event("company.unpaused")
+    return _settings(draft, changed=True)
+
+
+def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySettings:
+    before = draft.state.company.runs_max
+    if message.runs_max == before:
+        return _settings(draft, changed=False)
+    draft.company(runs_max=message.runs_max)
+    draft.event(
+        "company.limits_changed", before=str(before), after=str(message.runs_max), runs_max=message.runs_max
+    )
+    return _settings(draft, changed=True)
+
+
+def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
+    stopped = []
+    members = [entry for entry in draft.state.entries.values() if entry.task.goal == message.goal]
+    for entry in sorted(members, key=lambda entry: entry.task.seq):
+        draft.about = entry.task.id
+        if entry.run is not None and entry.task.archived_ms is None and stop_entry(draft, entry, "stop goal"):
+            stopped.append(entry.task.id)
+    return GoalStopped(message.goal, tuple(stopped))
+
+
+def _define_graph(draft: Draft, message: DefineGraph, _looked: Looked) -> GraphDefined:
+    shape = shape_of(shape_text(message.nodes))
+    check_handlers(draft.state, shape)
+    payloads = node_payloads(message.nodes)
+    old = draft.state.graphs.get(message.name)
+    if old is not None and old.shape.text == shape.text and old.payloads == payloads:
+        return GraphDefined(message.name, old.version, changed=False)
+    version = 1 if old is None else old.version + 1
+    draft.graph(Graph(message.name, version, shape, payloads))
+    draft.event("company.graph_defined", name=message.name, version=version, nodes=len(shape.nodes))
+    return GraphDefined(message.name, version)
+
+
+def _unpark(_draft: Draft, _message: Unpark, _looked: Looked) -> Unparked:
+    """Taken before the mailbox while the company rests; here it is not parked."""
+    return Unparked(was_parked=False)
+
+
+_DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyType(
+    {
+        Submit: decide_submit,
+        SubmitMany: decide_submit_many,
+        Start: _start,
+        StartNow: _start_now,
+        Stop: _stop,
+        Retry: _retry,
+        Rerun: _rerun,
+        Edit: decide_edit,
+        Archive: _archive,
+        Unarchive: _unarchive,
+        Pause: _pause,
+        Unpause: _unpause,
+        SetLimits: _set_limits,
+        StopGoal: _stop_goal,
+        DefineGraph: _define_graph,
+        Unpark: _unpark,
+    }
+)

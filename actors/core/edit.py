@@ -1,0 +1,114 @@
+"""Changing a task. Priority and tries count at once; the rest at the next admission, so not while the run is active."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.errors import DependencyCycle, MoveRefused, TaskUnknown, UnknownGraph
+from actors.messages import Edit, Moved, Unset
+from storage.records import NodeStatus, RunStatus
+
+from .cycles import path_to, recheck_cycles
+from .draft import Draft
+from .entry import Entry
+from .needs import Looked
+from .shape import node_payloads, shape_of, shape_text
+from .submit import check_handlers, check_upstreams, nodes_of
+
+_PLAIN = ("priority", "attempts_max", "mode", "goal", "depends_on", "fail_fast")
+"""Fields of `Edit` that are fields of the record under the same name."""
+
+
+def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
+    entry = _entry(draft, message)
+    assert entry.run is not None
+    if not isinstance(message.depends_on, Unset):
+        _check_edges(draft, entry, message.depends_on, looked)
+    fields: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN if name in message.changes}
+    fields.update(_shape_fields(draft, entry, message))
+    draft.task(entry, **fields)
+    if not isinstance(message.depends_on, Unset):
+        recheck_cycles(draft)
+    if not isinstance(message.title, Unset):
+        draft.write("set_title", seq=entry.task.seq, title=message.title)
+    if "payload" in message.changes:
+        draft.write("set_payload", seq=entry.task.seq, payload=message.payload_text)
+        _raise_generations(draft, entry)
+    draft.event("task.edited", entry, fields=sorted(message.changes))
+    late = entry.admitted and message.changes & {"depends_on", "handler", "nodes", "graph"}
+    note = (
+        "the nodes and upstreams of this run are fixed: the change counts from the next run on"
+        if late
+        else None
+    )
+    return Moved(entry.task.id, entry.run.number, entry.run.status, note=note)
+
+
+def _entry(draft: Draft, message: Edit) -> Entry:
+    """The task, if it may be edited so as it stands."""
+    entry = draft.state.entries.get(message.task)
+    if entry is None:
+        raise TaskUnknown(draft.state.company.name, message.task)
+    draft.about = message.task
+    if entry.task.archived_ms is not None:
+        raise MoveRefused(
+            "Edit", message.task, "archived", "is archived: use Unarchive first", ("Unarchive",)
+        )
+    if entry.quarantined is not None:
+        text = f"is quarantined ({entry.quarantined}): use Retry, Stop or Archive"
+        raise MoveRefused("Edit", message.task, "quarantined", text, ("Retry", "Stop", "Archive"))
+    if entry.run is None:
+        raise MoveRefused("Edit", message.task, "run_missing", "has no run: its rows are incomplete", ())
+    status = entry.run.status
+    if status is RunStatus.COMPLETED:
+        raise MoveRefused(
+            "Edit", message.task, status.value, "is completed: use Rerun to do it again", ("Rerun",)
+        )
+    if status.active and not message.at_once:
+        text = f"is {status.value}: only priority and attempts_max can be changed now"
+        raise MoveRefused(
+            "Edit", message.task, status.value, text, ("Stop",) if status is RunStatus.RUNNING else ()
+        )
+    return entry
+
+
+def _check_edges(draft: Draft, entry: Entry, upstreams: tuple[str, ...], looked: Looked) -> None:
+    state = draft.state
+    task = entry.task.id
+    if task in upstreams:
+        raise DependencyCycle((task, task))
+    check_upstreams(state, looked, task, upstreams, frozenset())
+
+    def ups(name: str) -> tuple[str, ...]:
+        known = state.entries.get(name)
+        return known.task.depends_on if known is not None else looked.edges.get(name, ())
+
+    for upstream in upstreams:
+        path = path_to(upstream, (task,), ups)
+        if path is not None:
+            raise DependencyCycle((task, *path))
+
+
+def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
+    """The record's fields for a new handler, new nodes or another graph."""
+    if not isinstance(message.graph, Unset):
+        if message.graph not in draft.state.graphs:
+            raise UnknownGraph(message.graph)
+        return {"graph": message.graph, "shape": "[]"}
+    if isinstance(message.handler, Unset) and isinstance(message.nodes, Unset):
+        return {}
+    nodes = nodes_of(
+        None if isinstance(message.handler, Unset) else message.handler,
+        None if isinstance(message.nodes, Unset) else message.nodes,
+    )
+    shape = shape_of(shape_text(nodes))
+    check_handlers(draft.state, shape)
+    draft.write("set_node_payloads", seq=entry.task.seq, node_payloads=node_payloads(nodes))
+    return {"graph": None, "shape": shape.text}
+
+
+def _raise_generations(draft: Draft, entry: Entry) -> None:
+    """A node that was tried but not finished will work on another payload: its results so far are of an older generation."""
+    for node in tuple(entry.nodes or ()):
+        if node.status is not NodeStatus.SUCCEEDED and node.attempts > 0:
+            draft.node(entry, node.pos, generation=node.generation + 1)

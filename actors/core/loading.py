@@ -1,0 +1,61 @@
+"""From loaded rows to entries: texts inside the rows are checked here, so a bad row is found before it can do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from storage.loading import LoadedCompany, LoadedTask
+from storage.records import NodeRecord, TaskRecord
+
+from .cycles import mark_cycles
+from .entry import Entry, Graph
+from .shape import shape_of, spec_of
+from .state import CompanyState
+
+
+def check_texts(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
+    """Raise ``ValueError`` if the shape or a node's definition is not of our writing."""
+    shape_of(task.shape)
+    for place, node in enumerate(nodes):
+        spec = spec_of(node.spec)
+        if node.pos != place or any(not 0 <= upstream < len(nodes) for upstream in spec.after):
+            raise ValueError(f"node rows do not form a graph at position {node.pos}")
+
+
+def entries_of(loaded: Iterable[LoadedTask]) -> list[Entry]:
+    """Entries for all of them, in the order of their sequence. Bad ones come as quarantined."""
+    return [_entry(task) for task in sorted(loaded, key=lambda task: task.record.seq)]
+
+
+def _entry(task: LoadedTask) -> Entry:
+    entry = Entry(task.record)
+    entry.run = task.run
+    entry.quarantined = task.quarantined if task.quarantined is not None else task.bad
+    return entry
+
+
+def take_in(state: CompanyState, loaded: Iterable[LoadedTask], missing: frozenset[str]) -> None:
+    """Add loaded tasks that are not in memory yet; what is derived of the others moves along."""
+    tasks = [task for task in loaded if task.record.id not in state.entries]
+    for name in missing - state.entries.keys():
+        state.note_missing(name)
+    nodes = {task.record.id: task.nodes for task in tasks}
+    entries = entries_of(tasks)
+    for entry in entries:
+        if entry.quarantined is None:
+            state.set_nodes(entry, nodes[entry.task.id])
+    state.load(entries)
+    state.flips.clear()
+
+
+def state_of(loaded: LoadedCompany, handlers: frozenset[str]) -> CompanyState:
+    """A company's state from its rows."""
+    state = CompanyState(loaded.company, handlers)
+    for graph in loaded.graphs:
+        state.graphs[graph.name] = Graph(
+            graph.name, graph.version, shape_of(graph.shape), graph.node_payloads
+        )
+    take_in(state, loaded.tasks, loaded.missing)
+    mark_cycles(state)
+    state.flips.clear()
+    return state

@@ -1,0 +1,188 @@
+"""How an attempt ends, as far as the company is concerned: one function for every way in.
+
+A report counts if it speaks of the attempt that the node is running. Any other is late: it is recorded and changes nothing. After a
+stop was committed the attempt's own result does not count either; the node is skipped, whatever the attempt says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from actors.messages import ATTEMPTS_MAX_DEFAULT
+from storage.records import AttemptEnd, AttemptRecord, NodeRecord, NodeStatus, RunStatus
+
+from .advance import cancel_nodes
+from .draft import AttemptKey, Draft, EndAttempt
+from .entry import Entry
+from .retry import backoff_s, due_ms
+from .shape import spec_of
+
+UNCLEAN_MAX = 5
+"""So many deaths of the process with a node executing and the node fails: it may be what kills the process."""
+
+_COUNTS = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED})
+
+
+@attrs.frozen
+class Report:
+    """What an attempt says of itself when it has ended.
+
+    ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked to be tried
+    again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was left behind.
+    """
+
+    key: AttemptKey
+    end: AttemptEnd
+    result: str | None = None
+    error: str | None = None
+    give_up: bool = False
+    again_s: float | None = None
+    abandoned_after_s: float | None = None
+
+
+def decide_report(draft: Draft, report: Report) -> bool:
+    """End the attempt; says whether the report counted."""
+    key = report.key
+    draft.about = key.task
+    entry = draft.state.entries.get(key.task)
+    node = None if entry is None else current_node(entry, key)
+    draft.effects.append(EndAttempt(key))
+    if entry is None or node is None:
+        draft.event("attempt.late", entry, attempt=key.number, reason=report.error, outcome=report.end.value)
+        return False
+    assert entry.run is not None
+    if report.abandoned_after_s is not None:
+        name = spec_of(node.spec).name
+        draft.event(
+            "attempt.abandoned", entry, node=name, attempt=key.number, grace_s=report.abandoned_after_s
+        )
+    if entry.run.status is RunStatus.STOPPING:
+        _end_stopped(draft, entry, node, report)
+    elif report.end is AttemptEnd.SUCCEEDED:
+        _succeed(draft, entry, node, report)
+    elif report.end in _COUNTS:
+        _fail(draft, entry, node, report)
+    elif report.end is AttemptEnd.LOST:
+        _lose(draft, entry, node)
+    elif report.again_s is not None:
+        _postpone(draft, entry, node, report, report.again_s)
+    elif report.end is AttemptEnd.STOPPED:
+        _end_stopped(draft, entry, node, report)
+    else:
+        _interrupt(draft, entry, node, report)
+    return True
+
+
+def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
+    """The node that is running just this attempt."""
+    if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:
+        return None
+    if key.pos >= len(entry.nodes):
+        return None
+    node = entry.nodes[key.pos]
+    return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None
+
+
+def _end(draft: Draft, entry: Entry, node: NodeRecord, end: AttemptEnd, error: str | None) -> None:
+    draft.attempt(
+        AttemptRecord(
+            seq=entry.task.seq,
+            run=node.run,
+            pos=node.pos,
+            number=node.attempts,
+            generation=node.generation,
+            host_id=0,
+            started_ms=0,
+            ended_ms=draft.now_ms,
+            end=end,
+            error=error,
+        )
+    )
+
+
+def _event(
+    draft: Draft,
+    entry: Entry,
+    node: NodeRecord,
+    kind: str,
+    after: NodeStatus,
+    reason: str | None,
+    **data: Any,
+) -> None:
+    draft.event(
+        kind,
+        entry,
+        node=spec_of(node.spec).name,
+        attempt=node.attempts,
+        before=NodeStatus.RUNNING,
+        after=after,
+        reason=reason,
+        **data,
+    )
+
+
+def _succeed(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    _end(draft, entry, node, AttemptEnd.SUCCEEDED, None)
+    draft.results[(entry.task.seq, node.run, node.pos)] = report.result or "null"
+    draft.node(entry, node.pos, status=NodeStatus.SUCCEEDED, unclean=0)
+    _event(draft, entry, node, "attempt.succeeded", NodeStatus.SUCCEEDED, None)
+
+
+def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    """A try is used. It is tried again after a pause that grows, unless it was the last or the handler gave up."""
+    spec = spec_of(node.spec)
+    tries = node.tries + 1
+    limit = spec.attempts_max or entry.task.attempts_max or ATTEMPTS_MAX_DEFAULT
+    last = report.give_up or tries >= limit
+    after = NodeStatus.FAILED if last else NodeStatus.PENDING
+    due = None if last else due_ms(draft.now_ms, backoff_s(spec.backoff, tries, identity(draft, entry, node)))
+    _end(draft, entry, node, report.end, report.error)
+    draft.node(entry, node.pos, status=after, tries=tries, not_before_ms=due, error=report.error, unclean=0)
+    _event(
+        draft, entry, node, f"attempt.{report.end.value}", after, report.error, tries=tries, not_before_ms=due
+    )
+    if last and entry.task.fail_fast:
+        cancel_nodes(draft, entry, "stopped")
+
+
+def _postpone(draft: Draft, entry: Entry, node: NodeRecord, report: Report, again_s: float) -> None:
+    due = due_ms(draft.now_ms, again_s)
+    _end(draft, entry, node, AttemptEnd.INTERRUPTED, report.error)
+    draft.node(entry, node.pos, status=NodeStatus.PENDING, not_before_ms=due, error=report.error, unclean=0)
+    _event(draft, entry, node, "attempt.postponed", NodeStatus.PENDING, report.error, not_before_ms=due)
+
+
+def _interrupt(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    """Shutdown, or a fault of ours: it runs again, costs nothing and overwrites no error."""
+    _end(draft, entry, node, report.end, report.error)
+    draft.node(entry, node.pos, status=NodeStatus.PENDING)
+    _event(draft, entry, node, "attempt.interrupted", NodeStatus.PENDING, None, why=report.error)
+
+
+def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    _end(draft, entry, node, AttemptEnd.STOPPED, report.error)
+    draft.node(entry, node.pos, status=NodeStatus.SKIPPED)
+    came_late = report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
+    reason = f"it ended as {report.end.value} after the stop, which counts" if came_late else None
+    _event(draft, entry, node, "attempt.stopped", NodeStatus.SKIPPED, reason)
+
+
+def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:
+    """The process died under it. No try is used, but a node that was there five times when it happened has had enough."""
+    unclean = node.unclean + 1
+    enough = unclean >= UNCLEAN_MAX
+    error = f"process died {unclean} times" if enough else node.error
+    after = NodeStatus.FAILED if enough else NodeStatus.PENDING
+    _end(draft, entry, node, AttemptEnd.LOST, None)
+    draft.node(entry, node.pos, status=after, unclean=unclean, error=error)
+    _event(draft, entry, node, "attempt.lost", after, error if enough else None, unclean=unclean)
+    if enough and entry.task.fail_fast:
+        cancel_nodes(draft, entry, "stopped")
+
+
+def identity(draft: Draft, entry: Entry, node: NodeRecord) -> str:
+    """The name of one attempt, the same in every process and at every time."""
+    name = spec_of(node.spec).name
+    return f"{draft.state.company.name}/{entry.task.id}/{node.run}/{name}/{node.attempts}"

@@ -1,0 +1,169 @@
+"""Taking in tasks: what is unknown, circular or in conflict is refused, and nothing of it stays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from actors.errors import (
+    DependencyCycle,
+    IdConflict,
+    KeyConflict,
+    UnknownGraph,
+    UnknownHandler,
+    UnknownUpstream,
+)
+from actors.messages import Node, Submit, SubmitMany, Submitted
+from storage.codec import encode
+from storage.records import TaskRecord
+
+from .cycles import find_cycle
+from .draft import Draft, NewTask, fresh_run
+from .needs import Looked
+from .shape import Shape, node_payloads, shape_of, shape_text
+from .state import CompanyState
+
+
+def decide_submit(draft: Draft, message: Submit, looked: Looked) -> Submitted:
+    return _submit(draft, message, looked, frozenset())
+
+
+def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tuple[Submitted, ...]:
+    batch = {task.id: task.depends_on for task in message.tasks if task.id is not None}
+    circle = find_cycle(batch)
+    if circle is not None:
+        raise DependencyCycle(circle)
+    ids = frozenset(batch)
+    return tuple(_submit(draft, task, looked, ids) for task in message.tasks)
+
+
+def check_handlers(state: CompanyState, shape: Shape) -> None:
+    """Raise `UnknownHandler` for handlers that this host has not registered."""
+    if not shape.handlers <= state.handlers:
+        raise UnknownHandler(sorted(shape.handlers - state.handlers))
+
+
+def check_upstreams(
+    state: CompanyState, looked: Looked, task: str, upstreams: Iterable[str], batch: frozenset[str]
+) -> None:
+    """Raise `UnknownUpstream` for ids that no task of the company has."""
+    missing = [
+        upstream
+        for upstream in upstreams
+        if upstream not in state.entries and upstream not in looked.known and upstream not in batch
+    ]
+    if missing:
+        raise UnknownUpstream(task, missing)
+
+
+def nodes_of(handler: str | None, nodes: tuple[Node, ...] | None) -> tuple[Node, ...]:
+    return (Node(handler),) if handler is not None else nodes or ()
+
+
+def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]) -> Submitted:
+    state = draft.state
+    nodes = nodes_of(message.handler, message.nodes)
+    text = shape_text(nodes)
+    content = _content(message, text, nodes) if message.key is not None or message.id is not None else None
+    existing = _existing(draft, message, looked, content)
+    if existing is not None:
+        return existing
+    shape = shape_of(text)
+    if message.graph is None:
+        check_handlers(state, shape)
+    elif message.graph not in state.graphs:
+        raise UnknownGraph(message.graph)
+    seq = state.company.task_seq + 1
+    task = message.id if message.id is not None else f"@{seq}"
+    draft.about = task
+    check_upstreams(state, looked, task, message.depends_on, batch)
+    draft.company(task_seq=seq)
+    record = TaskRecord(
+        seq=seq,
+        id=task,
+        priority=message.priority,
+        created_ms=draft.now_ms,
+        mode=message.mode,
+        goal=message.goal,
+        depends_on=message.depends_on,
+        graph=message.graph,
+        shape=shape.text,
+        attempts_max=message.attempts_max,
+        fail_fast=message.fail_fast,
+    )
+    entry = draft.add_task(record)
+    draft.add_run(entry, fresh_run(record, 1, draft.now_ms))
+    draft.write(
+        "set_task_texts",
+        seq=seq,
+        title=message.title,
+        payload=message.payload_text,
+        node_payloads=node_payloads(nodes),
+        key=message.key,
+        content=content,
+    )
+    draft.submitted.append(NewTask(task, message.key, content))
+    draft.event(
+        "task.submitted",
+        entry,
+        after="queued",
+        title=message.title,
+        priority=message.priority,
+        mode=message.mode.value,
+        goal=message.goal,
+        depends_on=list(message.depends_on[:100]),
+    )
+    return Submitted(task, seq, 1)
+
+
+def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
+    """Digest of everything that was asked for, so that the same request can be told from another under the same name."""
+    parts = encode(
+        [
+            message.title,
+            message.graph,
+            message.priority,
+            message.mode.value,
+            sorted(message.depends_on),
+            message.goal,
+            message.attempts_max,
+            message.fail_fast,
+            message.payload_text,
+            [node.payload_text for node in nodes],
+            shape,
+        ],
+        bytes_max=1 << 28,
+    )
+    return hashlib.sha256(parts.encode("utf-8")).hexdigest()
+
+
+def _existing(draft: Draft, message: Submit, looked: Looked, content: str | None) -> Submitted | None:
+    """The task that is already there under this key or id; raises a conflict if it is another one."""
+    for new in draft.submitted:
+        if message.key is not None and new.key == message.key:
+            return _same_key(draft, message.key, new.id, new.content == content)
+        if message.id is not None and new.id == message.id:
+            return _same_id(draft, message.id, new.content == content)
+    if message.key is not None and message.key in looked.keys:
+        task = looked.keys[message.key]
+        return _same_key(draft, message.key, task, looked.contents.get(task) == content)
+    if message.id is not None and message.id in looked.contents:
+        return _same_id(draft, message.id, looked.contents[message.id] == content)
+    return None
+
+
+def _same_key(draft: Draft, key: str, task: str, same: bool) -> Submitted:
+    if not same:
+        raise KeyConflict(key, task)
+    return _found(draft, task)
+
+
+def _same_id(draft: Draft, task: str, same: bool) -> Submitted:
+    if not same:
+        raise IdConflict(task)
+    return _found(draft, task)
+
+
+def _found(draft: Draft, task: str) -> Submitted:
+    entry = draft.state.entries[task]
+    return Submitted(task, entry.task.seq, 0 if entry.run is None else entry.run.number, existing=True)

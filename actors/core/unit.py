@@ -1,0 +1,101 @@
+"""From a draft to the rows it writes: changes of one row become one write, its last version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from storage.records import CompanyRecord, NodeRecord, RunRecord, TaskRecord
+from storage.units import GraphRow, InputsOf, UnitOfWork
+
+from .draft import Draft, StartAttempt
+from .entry import Change, Graph
+
+
+class _Rows:
+    """Rows by key, each with whether it is new and what it is in the end."""
+
+    def __init__(self) -> None:
+        self.company: CompanyRecord | None = None
+        self.graphs: dict[str, Graph] = {}
+        self.tasks: dict[str, tuple[bool, TaskRecord]] = {}
+        self.edges: dict[int, tuple[str, ...]] = {}
+        self.runs: dict[tuple[int, int], tuple[bool, RunRecord]] = {}
+        self.nodes: dict[tuple[int, int, int], tuple[bool, NodeRecord]] = {}
+
+    def take(self, change: Change) -> None:
+        before, after = change.before, change.after
+        if isinstance(after, CompanyRecord):
+            self.company = after
+        elif isinstance(after, Graph):
+            self.graphs[after.name] = after
+        elif isinstance(after, TaskRecord):
+            self._take_task(before, after)
+        elif isinstance(after, RunRecord):
+            key = (after.seq, after.number)
+            is_new = not (isinstance(before, RunRecord) and before.number == after.number)
+            self.runs[key] = (is_new or self.runs.get(key, (False, after))[0], after)
+        elif isinstance(after, NodeRecord):
+            where = (after.seq, after.run, after.pos)
+            self.nodes[where] = (self.nodes.get(where, (False, after))[0], after)
+        elif change.kind == "nodes" and isinstance(after, tuple):
+            for node in after:
+                self.nodes[(node.seq, node.run, node.pos)] = (True, node)
+
+    def _take_task(self, before: object, after: TaskRecord) -> None:
+        is_new = before is None or self.tasks.get(after.id, (False, after))[0]
+        self.tasks[after.id] = (is_new, after)
+        old = before.depends_on if isinstance(before, TaskRecord) else ()
+        if after.depends_on != old:
+            self.edges[after.seq] = after.depends_on
+
+
+def unit_of(draft: Draft) -> UnitOfWork:
+    """Everything the draft changes, as one unit of work under the company's epoch."""
+    rows = _Rows()
+    for change in draft.changes:
+        rows.take(change)
+    texts: dict[int, Mapping[str, Any]] = {}
+    pins: list[int] = []
+    writes: list[tuple[str, Mapping[str, Any]]] = []
+    for write in draft.extra:
+        if write.statement == "set_task_texts":
+            texts[write.params["seq"]] = write.params
+        elif write.statement == "pin_upstreams":
+            pins.append(write.params["seq"])
+        else:
+            writes.append((write.statement, write.params))
+    company = draft.state.company
+    return UnitOfWork(
+        company_id=company.company_id,
+        company_name=company.name,
+        epoch=company.epoch,
+        due_ms=draft.state.next_due_ms(),
+        company=rows.company,
+        graphs=[GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()],
+        new_tasks=[(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new],
+        tasks=[task for is_new, task in rows.tasks.values() if not is_new],
+        edges=list(rows.edges.items()),
+        new_runs=[run for is_new, run in rows.runs.values() if is_new],
+        runs=[run for is_new, run in rows.runs.values() if not is_new],
+        new_nodes=_nodes(draft, rows, new=True),
+        nodes=_nodes(draft, rows, new=False),
+        begun=[attempt for attempt in draft.attempts if attempt.end is None],
+        ended=[attempt for attempt in draft.attempts if attempt.end is not None],
+        pins=pins,
+        writes=writes,
+        events=tuple(draft.events),
+        inputs=[
+            InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after)
+            for effect in draft.effects
+            if isinstance(effect, StartAttempt)
+        ],
+    )
+
+
+def _nodes(draft: Draft, rows: _Rows, *, new: bool) -> list[tuple[NodeRecord, str | None]]:
+    return [
+        (node, draft.results.get((node.seq, node.run, node.pos)))
+        for is_new, node in rows.nodes.values()
+        if is_new is new
+    ]

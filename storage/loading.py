@@ -1,0 +1,210 @@
+"""Reading rows back as records. One bad row is reported as such and never keeps the others from being read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from storage.records import CompanyRecord, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.statements import SQL
+
+Row = Sequence[Any]
+Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
+"""Raises ``ValueError`` for texts inside the records that nobody of ours wrote."""
+
+
+@attrs.define
+class LoadedTask:
+    """A task as the tables have it. ``bad`` says why its rows cannot be trusted; then the record is only a name for it."""
+
+    record: TaskRecord
+    run: RunRecord | None = None
+    nodes: tuple[NodeRecord, ...] | None = None
+    quarantined: str | None = None
+    bad: str | None = None
+    traceback: str | None = None
+
+
+@attrs.frozen
+class LoadedGraph:
+    name: str
+    version: int
+    shape: str
+    node_payloads: str | None
+
+
+@attrs.frozen
+class LoadedCompany:
+    company: CompanyRecord
+    graphs: tuple[LoadedGraph, ...]
+    tasks: tuple[LoadedTask, ...]
+    missing: frozenset[str]
+    """Upstream ids that no task has: planted rows."""
+
+
+@attrs.frozen
+class FoundTasks:
+    tasks: tuple[LoadedTask, ...]
+    known: frozenset[str]
+    missing: frozenset[str]
+
+
+def company_record(row: Row) -> CompanyRecord:
+    return CompanyRecord(*row)
+
+
+def find_company(conn: sqlite3.Connection, name: str) -> CompanyRecord | None:
+    row = conn.execute(SQL["find_company"], {"name": name}).fetchone()
+    return None if row is None else company_record(row)
+
+
+def claim_company(conn: sqlite3.Connection, name: str) -> CompanyRecord:
+    """The company with a new epoch; it is made if there is none. Runs in a writing transaction."""
+    (row,) = conn.execute(SQL["claim_company"], {"name": name}).fetchall()
+    return company_record(row)
+
+
+def load_company(conn: sqlite3.Connection, company: CompanyRecord, check: Check) -> LoadedCompany:
+    """Everything an actor begins with: the unsettled tasks, and the upstreams of theirs that are not done."""
+    key = {"company_id": company.company_id}
+    rows = conn.execute(SQL["load_tasks"], key).fetchall() + conn.execute(SQL["load_runless"], key).fetchall()
+    edges = _group_edges(conn.execute(SQL["load_edges"], key).fetchall())
+    tasks = _tasks(conn, company.company_id, rows, edges, check)
+    more, missing = _upstreams(conn, company.company_id, tasks, check)
+    graphs = tuple(LoadedGraph(*row) for row in conn.execute(SQL["load_graphs"], key).fetchall())
+    return LoadedCompany(company, graphs, (*tasks, *more), missing)
+
+
+def find_tasks(conn: sqlite3.Connection, company_id: int, ids: Iterable[str], check: Check) -> FoundTasks:
+    """Tasks by id in whatever state, with the upstreams of theirs that are not done."""
+    wanted = sorted(ids)
+    key = {"company_id": company_id, "ids": json.dumps(wanted)}
+    rows = conn.execute(SQL["load_tasks_by_id"], key).fetchall()
+    edges = _edges_of(conn, company_id, [row[0] for row in rows])
+    tasks = _tasks(conn, company_id, rows, edges, check)
+    more, missing = _upstreams(conn, company_id, tasks, check)
+    return FoundTasks((*tasks, *more), frozenset(task.record.id for task in tasks), missing)
+
+
+def _edges_of(conn: sqlite3.Connection, company_id: int, seqs: Sequence[int]) -> dict[int, list[str]]:
+    key = {"company_id": company_id, "seqs": json.dumps(list(seqs))}
+    return _group_edges(conn.execute(SQL["load_edges_of"], key).fetchall())
+
+
+def _group_edges(rows: Iterable[Row]) -> dict[int, list[str]]:
+    grouped: dict[int, list[str]] = {}
+    for seq, upstream in rows:
+        grouped.setdefault(seq, []).append(upstream)
+    return grouped
+
+
+def _tasks(
+    conn: sqlite3.Connection, company_id: int, rows: Sequence[Row], edges: dict[int, list[str]], check: Check
+) -> list[LoadedTask]:
+    admitted = [[row[0], row[12]] for row in rows if row[16] is not None]
+    nodes: dict[int, list[Row]] = {}
+    key = {"company_id": company_id, "runs": json.dumps(admitted)}
+    for row in conn.execute(SQL["load_nodes"], key).fetchall() if admitted else ():
+        nodes.setdefault(row[0], []).append(row)
+    return [_task(row, tuple(edges.get(row[0], ())), nodes.get(row[0], []), check) for row in rows]
+
+
+def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check: Check) -> LoadedTask:
+    try:
+        record = TaskRecord(
+            seq=row[0],
+            id=row[1],
+            priority=row[2],
+            created_ms=row[3],
+            mode=Mode(row[4]),
+            goal=row[5],
+            depends_on=upstreams,
+            graph=row[6],
+            shape=row[7],
+            attempts_max=row[8],
+            fail_fast=bool(row[9]),
+            archived_ms=row[10],
+        )
+        run = None if row[12] is None else _run(row)
+        nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
+        check(record, nodes or ())
+    except (ValueError, TypeError) as error:
+        if row[11] is None:
+            shown = "".join(traceback.format_exception(error))
+            return LoadedTask(_nameplate(row, upstreams), bad=f"bad row: {error}", traceback=shown)
+        return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[11])
+    return LoadedTask(record, run, nodes, quarantined=row[11])
+
+
+def _nameplate(row: Row, upstreams: tuple[str, ...]) -> TaskRecord:
+    """Just enough of a record to speak of a task whose rows cannot be read."""
+    return TaskRecord(
+        seq=row[0], id=row[1], priority=row[2], created_ms=row[3], depends_on=upstreams, archived_ms=row[10]
+    )
+
+
+def _run_or_none(row: Row) -> RunRecord | None:
+    try:
+        return None if row[12] is None else _run(row)
+    except ValueError:
+        return None
+
+
+def _run(row: Row) -> RunRecord:
+    return RunRecord(
+        seq=row[0],
+        number=row[12],
+        status=RunStatus(row[13]),
+        created_ms=row[14],
+        slot=row[15],
+        admitted_ms=row[16],
+        settled_ms=row[17],
+        started=bool(row[18]),
+        front=row[19],
+        reason=row[20],
+    )
+
+
+def _node(row: Row) -> NodeRecord:
+    return NodeRecord(
+        seq=row[0],
+        run=row[1],
+        pos=row[2],
+        spec=row[3],
+        status=NodeStatus(row[4]),
+        tries=row[5],
+        unclean=row[6],
+        generation=row[7],
+        attempts=row[8],
+        not_before_ms=row[9],
+        error=row[10],
+    )
+
+
+def _upstreams(
+    conn: sqlite3.Connection, company_id: int, tasks: Sequence[LoadedTask], check: Check
+) -> tuple[list[LoadedTask], frozenset[str]]:
+    """Upstreams that are not among the tasks themselves: those not done are loaded, those without a row are missing.
+
+    One step up is enough: what is above an unsettled upstream is loaded with it, what is above a settled one does not matter.
+    """
+    present = {task.record.id for task in tasks}
+    wanted = {up for task in tasks for up in task.record.depends_on} - present
+    if not wanted:
+        return [], frozenset()
+    key = {"company_id": company_id, "ids": json.dumps(sorted(wanted))}
+    found = conn.execute(SQL["standing_of"], key).fetchall()
+    missing = frozenset(wanted) - {row[0] for row in found}
+    pending = [row[0] for row in found if not row[1]]
+    if not pending:
+        return [], missing
+    rows = conn.execute(
+        SQL["load_tasks_by_id"], {"company_id": company_id, "ids": json.dumps(pending)}
+    ).fetchall()
+    edges = _edges_of(conn, company_id, [row[0] for row in rows])
+    return _tasks(conn, company_id, rows, edges, check), missing

@@ -1,0 +1,312 @@
+-- Named statements. Each is prepared once by SQLite's own cache; parameters are bound by name.
+-- What is hot (written at every move) touches a row by its whole primary key.
+
+-- name: claim_company
+-- A company's actor begins: a new epoch fences whatever an earlier actor of it may still have under way.
+INSERT INTO companies (name, epoch) VALUES (:name, 1)
+ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1
+RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq;
+
+-- name: find_company
+SELECT company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq FROM companies WHERE name = :name;
+
+-- name: list_companies
+SELECT name FROM companies ORDER BY name;
+
+-- name: fence
+-- First statement of every unit: nothing but the newest epoch may write. It also hands out the event numbers.
+UPDATE companies SET event_seq = event_seq + :events, due_ms = :due_ms
+WHERE company_id = :company_id AND epoch = :epoch
+RETURNING event_seq;
+
+-- name: update_company
+UPDATE companies SET runs_max = :runs_max, weight = :weight, paused_ms = :paused_ms, task_seq = :task_seq,
+    front_seq = :front_seq
+WHERE company_id = :company_id;
+
+-- name: put_graph
+INSERT INTO graphs (company_id, name, version, shape, node_payloads)
+VALUES (:company_id, :name, :version, :shape, :node_payloads)
+ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape = excluded.shape,
+    node_payloads = excluded.node_payloads;
+
+-- name: insert_task
+INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
+    archived_ms, title, payload, node_payloads, key, content)
+VALUES (:company_id, :seq, :id, :priority, :created_ms, :mode, :goal, :graph, :shape, :attempts_max, :fail_fast,
+    :archived_ms, :title, :payload, :node_payloads, :key, :content);
+
+-- name: update_task
+UPDATE tasks SET priority = :priority, mode = :mode, goal = :goal, graph = :graph, shape = :shape,
+    attempts_max = :attempts_max, fail_fast = :fail_fast, archived_ms = :archived_ms
+WHERE company_id = :company_id AND seq = :seq;
+
+-- name: set_title
+UPDATE tasks SET title = :title WHERE company_id = :company_id AND seq = :seq;
+
+-- name: set_payload
+UPDATE tasks SET payload = :payload WHERE company_id = :company_id AND seq = :seq;
+
+-- name: set_node_payloads
+UPDATE tasks SET node_payloads = :node_payloads WHERE company_id = :company_id AND seq = :seq;
+
+-- name: insert_edge
+INSERT INTO edges (company_id, seq, upstream) VALUES (:company_id, :seq, :upstream);
+
+-- name: delete_edges
+DELETE FROM edges WHERE company_id = :company_id AND seq = :seq;
+
+-- name: pin_upstreams
+-- In the admission commit: the upstream runs whose results are the inputs. Only completed ones can be pinned.
+UPDATE edges SET pinned_run = (
+    SELECT run.number FROM tasks AS up JOIN runs AS run ON run.company_id = up.company_id AND run.seq = up.seq
+    WHERE up.company_id = edges.company_id AND up.id = edges.upstream AND run.status = 'completed'
+      AND run.number = (SELECT max(number) FROM runs WHERE company_id = up.company_id AND seq = up.seq))
+WHERE company_id = :company_id AND seq = :seq;
+
+-- name: unpinned_upstreams
+-- The same rule once more, from the tables: admission with an upstream that is not completed is refused.
+SELECT upstream FROM edges WHERE company_id = :company_id AND seq = :seq AND pinned_run IS NULL LIMIT 1;
+
+-- name: insert_run
+INSERT INTO runs (company_id, seq, number, status, created_ms, slot, admitted_ms, settled_ms, started, front, reason)
+VALUES (:company_id, :seq, :number, :status, :created_ms, :slot, :admitted_ms, :settled_ms, :started, :front, :reason);
+
+-- name: update_run
+UPDATE runs SET status = :status, slot = :slot, admitted_ms = :admitted_ms, settled_ms = :settled_ms,
+    started = :started, front = :front, reason = :reason
+WHERE company_id = :company_id AND seq = :seq AND number = :number;
+
+-- name: set_run_payload
+UPDATE runs SET payload = :payload WHERE company_id = :company_id AND seq = :seq AND number = :number;
+
+-- name: insert_node
+-- The node's payload is copied by SQL from where its definition stands; no decision needs it in memory.
+INSERT INTO nodes (company_id, seq, run, pos, spec, status, tries, unclean, generation, attempts, not_before_ms,
+    error, result, payload)
+VALUES (:company_id, :seq, :run, :pos, :spec, :status, :tries, :unclean, :generation, :attempts, :not_before_ms,
+    :error, CASE WHEN :status = 'succeeded' THEN :result END,
+    (SELECT coalesce(graph.node_payloads, task.node_payloads) -> ('$[' || :pos || ']')
+     FROM tasks AS task LEFT JOIN graphs AS graph ON graph.company_id = task.company_id AND graph.name = task.graph
+     WHERE task.company_id = :company_id AND task.seq = :seq));
+
+-- name: update_node
+UPDATE nodes SET status = :status, tries = :tries, unclean = :unclean, generation = :generation,
+    attempts = :attempts, not_before_ms = :not_before_ms, error = :error,
+    result = CASE WHEN :status = 'succeeded' THEN coalesce(:result, result) END
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos;
+
+-- name: insert_attempt
+INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms)
+VALUES (:company_id, :seq, :run, :pos, :number, :generation, :host_id, :started_ms);
+
+-- name: end_attempt
+UPDATE attempts SET ended_ms = :ended_ms, end = :end, error = :error
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number AND ended_ms IS NULL;
+
+-- name: set_attempt_process
+UPDATE attempts SET pid = :pid, pid_started = :pid_started
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
+
+-- name: attempt_process
+SELECT pid, pid_started, host_id FROM attempts
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
+
+-- name: attempt_payload
+SELECT coalesce(run.payload, task.payload) AS payload, node.payload AS node_payload
+FROM tasks AS task
+JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number = :run
+JOIN nodes AS node ON node.company_id = task.company_id AND node.seq = task.seq AND node.run = :run AND node.pos = :pos
+WHERE task.company_id = :company_id AND task.seq = :seq;
+
+-- name: node_result
+SELECT result FROM nodes WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos;
+
+-- name: insert_event
+INSERT INTO events (company_id, seq, at_ms, kind, task, task_seq, run, node, attempt, before, after, reason, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: last_insert_position
+SELECT last_insert_rowid();
+
+-- name: last_position
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0);
+
+-- name: quarantine_insert
+INSERT INTO quarantine (company_id, seq, at_ms, why, traceback) VALUES (:company_id, :seq, :at_ms, :why, :traceback)
+ON CONFLICT (company_id, seq) DO UPDATE SET at_ms = excluded.at_ms, why = excluded.why, traceback = excluded.traceback;
+
+-- name: quarantine_attempts
+-- These three decode nothing, so they work on rows that nobody can read.
+UPDATE attempts SET ended_ms = :at_ms, end = 'interrupted', error = :why
+WHERE company_id = :company_id AND seq = :seq AND ended_ms IS NULL;
+
+-- name: quarantine_nodes
+UPDATE nodes SET status = 'pending' WHERE company_id = :company_id AND seq = :seq AND status = 'running';
+
+-- name: quarantine_runs
+-- A stop that was asked for stays a stop.
+UPDATE runs SET status = CASE status WHEN 'stopping' THEN 'stopped' ELSE 'failed' END, slot = 0, settled_ms = :at_ms,
+    reason = :why, front = 0
+WHERE company_id = :company_id AND seq = :seq AND slot > 0
+RETURNING number, status;
+
+-- name: delete_quarantine
+DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
+
+-- name: load_tasks
+-- Every task whose newest run is unsettled. The index is the partial one of unsettled runs.
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
+    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
+    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason
+FROM runs AS run INDEXED BY runs_unsettled
+JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
+LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
+WHERE run.company_id = :company_id AND run.settled_ms IS NULL AND task.archived_ms IS NULL
+ORDER BY run.seq;
+
+-- name: load_tasks_by_id
+-- Tasks in whatever state, each with its newest run.
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
+    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
+    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason
+FROM json_each(:ids) AS wanted
+CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
+LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
+    (SELECT max(number) FROM runs WHERE company_id = task.company_id AND seq = task.seq)
+LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq;
+
+-- name: load_runless
+-- Planted rows: a task without any run. A range over the company's tasks, so it is asked at a start and never in a turn.
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
+    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM tasks AS task
+LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
+WHERE task.company_id = :company_id AND task.archived_ms IS NULL
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.company_id = task.company_id AND runs.seq = task.seq);
+
+-- name: load_edges
+SELECT edge.seq, edge.upstream
+FROM runs AS run INDEXED BY runs_unsettled
+CROSS JOIN edges AS edge ON edge.company_id = run.company_id AND edge.seq = run.seq
+WHERE run.company_id = :company_id AND run.settled_ms IS NULL
+ORDER BY edge.seq, edge.upstream;
+
+-- name: load_edges_of
+SELECT edge.seq, edge.upstream FROM json_each(:seqs) AS wanted
+CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.value
+ORDER BY edge.seq, edge.upstream;
+
+-- name: load_nodes
+SELECT node.seq, node.run, node.pos, node.spec, node.status, node.tries, node.unclean, node.generation, node.attempts,
+    node.not_before_ms, node.error
+FROM json_each(:runs) AS wanted
+CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1
+ORDER BY node.seq, node.pos;
+
+-- name: load_graphs
+SELECT name, version, shape, node_payloads FROM graphs WHERE company_id = :company_id;
+
+-- name: standing_of
+-- Of upstreams that are not in memory: done, there but not done, or (no row) missing.
+SELECT wanted.value, run.status = 'completed' AND quarantine.seq IS NULL
+FROM json_each(:ids) AS wanted
+CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
+LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
+    (SELECT max(number) FROM runs WHERE company_id = task.company_id AND seq = task.seq)
+LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq;
+
+-- name: contents_by_id
+SELECT task.id, task.content FROM json_each(:ids) AS wanted
+CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value;
+
+-- name: tasks_by_key
+SELECT task.key, task.id, task.content FROM json_each(:keys) AS wanted
+CROSS JOIN tasks AS task INDEXED BY tasks_key ON task.company_id = :company_id AND task.key = wanted.value;
+
+-- name: upstream_closure
+-- All edges from these tasks upwards. UNION, so a planted circle ends.
+WITH RECURSIVE above (id) AS (
+    SELECT value FROM json_each(:ids)
+    UNION
+    SELECT edge.upstream FROM above
+    JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
+    JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq)
+SELECT task.id, edge.upstream FROM above
+JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
+JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
+
+-- name: titles
+SELECT task.id, task.title FROM json_each(:ids) AS wanted
+CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value;
+
+-- name: all_task_ids
+-- For display: creation order.
+SELECT id FROM tasks WHERE company_id = :company_id AND (archived_ms IS NULL OR :archived) ORDER BY seq;
+
+-- name: results
+SELECT node.spec, node.result FROM nodes AS node
+WHERE node.company_id = :company_id AND node.seq = :seq AND node.run = :run AND node.status = 'succeeded'
+ORDER BY node.pos;
+
+-- name: attempts_of
+SELECT attempt.run, node.spec, attempt.number, attempt.generation, attempt.started_ms, attempt.ended_ms, attempt.end,
+    attempt.error
+FROM attempts AS attempt
+JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq AND node.run = attempt.run
+    AND node.pos = attempt.pos
+WHERE attempt.company_id = :company_id AND attempt.seq = :seq
+ORDER BY attempt.run, attempt.started_ms, attempt.pos, attempt.number;
+
+-- name: events_all
+SELECT event.position, company.name, event.seq, event.at_ms, event.kind, event.task, event.run, event.node, event.attempt,
+    event.before, event.after, event.reason, event.data
+FROM events AS event LEFT JOIN companies AS company ON company.company_id = event.company_id
+WHERE event.position > :after ORDER BY event.position LIMIT :limit;
+
+-- name: events_company
+SELECT event.position, :name, event.seq, event.at_ms, event.kind, event.task, event.run, event.node, event.attempt,
+    event.before, event.after, event.reason, event.data
+FROM events AS event
+WHERE event.company_id = :company_id AND event.seq > :after_seq ORDER BY event.seq LIMIT :limit;
+
+-- name: event_position
+SELECT position FROM events WHERE company_id = :company_id AND seq = :seq;
+
+-- name: event_seq
+SELECT event_seq FROM companies WHERE company_id = :company_id;
+
+-- name: events_task
+SELECT event.position, :name, event.seq, event.at_ms, event.kind, event.task, event.run, event.node, event.attempt,
+    event.before, event.after, event.reason, event.data
+FROM events AS event INDEXED BY events_task
+WHERE event.company_id = :company_id AND event.task_seq = :task_seq ORDER BY event.position;
+
+-- name: host_begin
+INSERT INTO hosts (pid, started_ms) VALUES (:pid, :started_ms) RETURNING host_id;
+
+-- name: host_end
+UPDATE hosts SET ended_ms = :ended_ms WHERE host_id = :host_id;
+
+-- name: sweep_active
+-- Companies that may not wait: something of them is running or stopping.
+SELECT company.name FROM companies AS company
+WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_slot WHERE runs.company_id = company.company_id AND runs.slot > 0)
+  AND company.company_id > :after ORDER BY company.company_id LIMIT :limit;
+
+-- name: sweep_due
+SELECT name FROM companies INDEXED BY companies_due WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :limit;
+
+-- name: sweep_queued
+-- Companies with unsettled runs, oldest-checked first.
+SELECT company.name FROM companies AS company
+WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_unsettled
+              WHERE runs.company_id = company.company_id AND runs.settled_ms IS NULL)
+ORDER BY company.checked_ms, company.company_id LIMIT :limit;
+
+-- name: mark_checked
+UPDATE companies SET checked_ms = :now_ms WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: earliest_due
+SELECT name, due_ms FROM companies INDEXED BY companies_due WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT :limit;
