@@ -67,7 +67,9 @@ class CommandContext(Protocol):
     """What a command needs of the context of its attempt."""
 
     @property
-    def company(self) -> str: ...
+    def company(self) -> Any:
+        """The handle of the company; its ``name`` is used."""
+
     @property
     def task(self) -> str: ...
     @property
@@ -81,6 +83,8 @@ class CommandContext(Protocol):
     @property
     def payload(self) -> Any: ...
     @property
+    def task_payload(self) -> Any: ...
+    @property
     def inputs(self) -> Mapping[str, Any]: ...
     def progress(self, text: str) -> None: ...
     async def record_process(self, pid: int, started: str) -> None: ...
@@ -90,7 +94,7 @@ def commands(folder: Path | None = None) -> Callable[[Any], Awaitable[dict[str, 
     """A handler of command nodes; ``folder`` is where a relative ``cwd`` begins, and the default of it.
 
     The payload of such a node: ``argv`` (list of words) or ``shell`` (one line), and at will ``cwd``,
-    ``env`` (added to the environment) and ``payload`` (what the command itself is given).
+    ``env`` (added to the environment) and ``payload`` (what the command itself is given; otherwise that of the task).
     """
 
     async def command(ctx: CommandContext) -> dict[str, Any]:
@@ -132,7 +136,7 @@ def _variables(ctx: CommandContext, input_name: str) -> dict[str, str]:
     return {
         "TURNKEEPER_INPUT": input_name,
         "TURNKEEPER_KEY": ctx.key,
-        "TURNKEEPER_COMPANY": ctx.company,
+        "TURNKEEPER_COMPANY": ctx.company.name,
         "TURNKEEPER_TASK": ctx.task,
         "TURNKEEPER_RUN": str(ctx.run),
         "TURNKEEPER_NODE": ctx.node,
@@ -145,13 +149,13 @@ def _variables(ctx: CommandContext, input_name: str) -> dict[str, str]:
 async def _input_file(ctx: CommandContext) -> AsyncIterator[str]:
     """A file that only this user can read, for as long as the attempt lasts."""
     content = {
-        "company": ctx.company,
+        "company": ctx.company.name,
         "task": ctx.task,
         "run": ctx.run,
         "node": ctx.node,
         "attempt": ctx.attempt,
         "key": ctx.key,
-        "payload": ctx.payload.get("payload"),
+        "payload": ctx.payload.get("payload", ctx.task_payload),
         "inputs": dict(ctx.inputs),
     }
 

@@ -22,16 +22,18 @@ is given up."""
 KILL_GRACE_S: Final = 2.0
 """How long to wait for the kernel after SIGKILL; a process in uninterruptible sleep may need longer than
 anybody waits."""
-POLL_S: Final = 0.02
+POLL_S: Final = 0.01
+POLL_MAX_S: Final = 0.2
+"""A group is looked for less and less often: a look reads the state of every process."""
 
 
 async def end_group(process: trio.Process) -> None:
     """End what is left of the process's group. Shielded, and bounded by the two graces."""
-    if process.returncode is not None and not signal_group(process.pid, 0):
+    if process.returncode is not None and not group_lives(process.pid):
         return
     with trio.CancelScope(shield=True):
         for signal, grace_s in ((SIGTERM, TERM_GRACE_S), (SIGKILL, KILL_GRACE_S)):
-            signal_group(process.pid, signal)
+            _signal_group(process.pid, signal)
             with trio.move_on_after(grace_s):
                 await process.wait()
                 await _group_gone(process.pid)
@@ -39,13 +41,27 @@ async def end_group(process: trio.Process) -> None:
 
 
 async def _group_gone(pid: int) -> None:
-    while signal_group(pid, 0):
-        await trio.sleep(POLL_S)
+    pause_s = POLL_S
+    while group_lives(pid):
+        await trio.sleep(pause_s)
+        pause_s = min(2 * pause_s, POLL_MAX_S)
 
 
-def signal_group(pid: int, signal: int) -> bool:
-    """Whether there is such a group. Its number cannot be given to another process while one member is
-    left."""
+def group_lives(pid: int) -> bool:
+    """Whether a member of the group is alive. One that has died and was not collected yet is not.
+
+    Children that lost their parent are collected by process 1, and some containers have one that takes its time.
+    """
+    if not _signal_group(pid, 0):
+        return False
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    members = (_stat(name) for name in os.listdir("/proc") if name.isdigit())
+    return any(fields[0] != b"Z" and int(fields[2]) == pid for fields in members if fields is not None)
+
+
+def _signal_group(pid: int, signal: int) -> bool:
+    """Whether there is such a group. Its number cannot be given to another process while one member is left."""
     try:
         os.killpg(pid, signal)
     except ProcessLookupError:
@@ -53,6 +69,14 @@ def signal_group(pid: int, signal: int) -> bool:
     except PermissionError:  # a member that changed its user; macOS also says so of zombies
         return signal != 0
     return True
+
+
+def _stat(pid: int | str) -> list[bytes] | None:
+    """What /proc says of a process, from its state on; ``None`` if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
 
 
 async def end_orphan(pid: int, started: str) -> bool:
@@ -64,7 +88,7 @@ async def end_orphan(pid: int, started: str) -> bool:
     if pid <= 1 or not started or await started_of(pid) != started or not _leads_group(pid):
         return False
     for signal, grace_s in ((SIGTERM, TERM_GRACE_S), (SIGKILL, KILL_GRACE_S)):
-        signal_group(pid, signal)
+        _signal_group(pid, signal)
         with trio.move_on_after(grace_s):
             while await started_of(pid) == started:
                 await trio.sleep(POLL_S)
@@ -87,11 +111,9 @@ async def started_of(pid: int) -> str | None:
     Only good for comparing. With the id of the boot where there is one, as the ticks of /proc begin again
     at each.
     """
-    try:
-        _, _, rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")
-    except OSError:
+    fields = _stat(pid)
+    if fields is None:
         return None if os.path.exists("/proc/self/stat") else await _started_by_ps(pid)
-    fields = rest.split()
     if fields[0] == b"Z":
         return None
     boot = ""

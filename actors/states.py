@@ -118,10 +118,10 @@ class NodeView:
 
     name: str
     handler: str
-    status: NodeStatus
-    tries: int
-    attempts: int
-    generation: int
+    status: NodeStatus = NodeStatus.PENDING
+    tries: int = 0
+    attempts: int = 0
+    generation: int = 0
     error: str | None = None
     not_before_ms: int | None = None
 
@@ -137,7 +137,7 @@ class TaskStatus:
     priority: int
     goal: str | None
     run: int
-    run_status: RunStatus
+    run_status: RunStatus | None
     state: WorkState
     reasons: tuple[Reason, ...]
     position: int
@@ -192,11 +192,3 @@ class ClosingReport:
 
     interrupted: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Owner:
-    """The process that has a database open for writing."""
-
-    pid: int
-    started_at: str

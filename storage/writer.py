@@ -66,6 +66,7 @@ class Pending(Generic[T]):
         """Whether the answer is there, so that `wait` will not have to."""
         return self._outcome is not None
 
+    @trio.lowlevel.enable_ki_protection  # Ctrl-C inside `Event.wait` would break Trio when the answer comes
     async def wait(self) -> T:
         """Return what the unit returned, after it was committed. May be called by several, and again.
 
@@ -153,6 +154,7 @@ class Writer:
         """Hand in a unit and wait for its answer; errors and cancellation as `submit` and `Pending.wait`."""
         return await self.submit(unit).wait()
 
+    @trio.lowlevel.enable_ki_protection  # Ctrl-C goes to the host, never through the middle of the queue
     async def run(self) -> None:
         """Commit what is handed in until closed.
 
@@ -170,6 +172,7 @@ class Writer:
         finally:
             self._end()
 
+    @trio.lowlevel.enable_ki_protection
     async def aclose(self, grace_s: float) -> None:
         """Take nothing new, commit what waits, and end the loop.
 

@@ -1,7 +1,7 @@
 """Reading a plan's tables field by field, with the place of every mistake.
 
-What a message checks is not checked again here: the message is built, and what it says of a wrong value is passed on
-with the place of that value. So a plan accepts exactly what a program could send.
+What a message checks is not checked again here: the message is built, and what it says of a wrong value is
+passed on with the place of that value. So a plan accepts exactly what a program could send.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Table:
     def named_tables(self, key: str) -> Iterator[tuple[str, Table]]:
         """The tables inside the table ``key``, by name."""
         outer = self.table(key)
-        for name in () if outer is None else outer.values:
+        for name in outer.values if outer is not None else ():
             inner = outer.table(name) if outer is not None else None
-            assert inner is not None
-            yield name, inner
+            if inner is not None:
+                yield name, inner
 
     def tables(self, key: str) -> list[Table]:
         """The list of tables ``key``; empty if it is not there."""
@@ -98,7 +98,8 @@ class Table:
 
 
 def _blame(make: Callable[..., object], arguments: Mapping[str, Any]) -> str | None:
-    """The argument that is refused also when the others are harmless; ``None`` if it takes several together."""
+    """The argument that is refused also when the others are harmless; ``None`` if it takes several
+    together."""
     required = {"title": "x", "name": "x", "nodes": ()}
     fields = set(attrs.fields_dict(make)) if isinstance(make, type) else set()
     harmless = {name: value for name, value in required.items() if name in fields and name in arguments}
@@ -125,7 +126,14 @@ _NAMED_MAX: Final = 20
 
 def describe(value: object) -> str:
     """A value of TOML in its own words, short enough for a message."""
-    kinds = {bool: "true or false", dict: "a table", list: "a list", str: "text", int: "a number", float: "a number"}
+    kinds = {
+        bool: "true or false",
+        dict: "a table",
+        list: "a list",
+        str: "text",
+        int: "a number",
+        float: "a number",
+    }
     kind = kinds.get(type(value), "a date or time")
     if isinstance(value, dict | list):
         return kind

@@ -1,9 +1,9 @@
 """The text of a plan: read whole and bounded, parsed, and able to say on which line a key stands.
 
-`tomllib` gives values without places. So when something is wrong with a value, and only then, the text is gone through
-once more by a small scanner that knows where keys and table headers stand. It can be small because the text is known
-to be valid TOML by then. Keys inside inline tables have no line of their own: they are reported on that of the
-key that holds them.
+`tomllib` gives values without places. So when something is wrong with a value, and only then, the text is
+gone through once more by a small scanner that knows where keys and table headers stand. It can be small
+because the text is known to be valid TOML by then. Keys inside inline tables have no line of their own:
+they are reported on that of the key that holds them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import attrs
 from actors.cli.text import plain
 
 PLAN_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A plan of ten thousand tasks has about 3 MB. More than this is not a plan but data, which belongs in files."""
+"""A plan of ten thousand tasks has about 3 MB. More than this is not a plan but data, which belongs in
+files."""
 
 Place = tuple[str | int, ...]
 """Where a value stands: keys, and indexes (from 0) for the members of lists."""
@@ -57,7 +58,8 @@ class Source:
         return _first_lines(self.text).get(place)
 
     def _name(self, place: Place) -> str:
-        """``place`` for people: a task or node goes by its id or name if it has one, else by its number, from 1."""
+        """``place`` for people: a task or node goes by its id or name if it has one, else by its number,
+        from 1."""
         parts: list[str] = []
         value: Any = self.values
         for step in place:
@@ -109,7 +111,7 @@ def _syntax_error(path: Path, text: str, said: str) -> PlanError:
     return PlanError(path, f"not TOML: {match[1]}{column}", line=line)
 
 
-# --- the scanner ----------------------------------------------------------------------------------------------------
+# --- the scanner --------------------------------------------------------------------------------------------
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY = re.compile(
@@ -150,7 +152,7 @@ def _places(text: str) -> Iterator[tuple[Place, int]]:
         keys = _split(match[1])
         if brackets:
             table = _resolve(keys, lists, grow=brackets == 2)
-            yield table, line
+            yield from ((table[:length], line) for length in range(1, len(table) + 1))
             position = match.end() + brackets
         else:
             yield from (((*table, *keys[:length]), line) for length in range(1, len(keys) + 1))

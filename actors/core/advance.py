@@ -175,9 +175,9 @@ def _next_node(draft: Draft, entry: Entry) -> int | None:
     """The first ready node whose handler this host has."""
     assert entry.progress is not None
     pos = entry.progress.next_ready()
-    if pos is None or entry.progress.specs[pos].handler in draft.state.handlers:
+    if pos is None or draft.state.has_handler(entry.progress.specs[pos].handler):
         return pos
-    able = [p for p in entry.progress.ready if entry.progress.specs[p].handler in draft.state.handlers]
+    able = [p for p in entry.progress.ready if draft.state.has_handler(entry.progress.specs[p].handler)]
     return min(able, default=None)
 
 
@@ -201,5 +201,6 @@ def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> No
         after=NodeStatus.RUNNING,
         generation=node.generation,
     )
-    draft.effects.append(StartAttempt(key, spec, node.generation))
+    names = tuple(entry.progress.specs[pos].name for pos in spec.after)
+    draft.effects.append(StartAttempt(key, spec, node.generation, names))
     draft.moves += 1

@@ -48,6 +48,8 @@ class StartAttempt:
     key: AttemptKey
     spec: NodeSpec
     generation: int
+    input_names: tuple[str, ...] = ()
+    """Names of the nodes whose results it is given."""
 
 
 @attrs.frozen

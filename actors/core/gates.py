@@ -7,7 +7,7 @@ company's gates are the same for all its tasks (but for those a person let past 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -33,6 +33,8 @@ class Live:
     slots_free: bool = True
     slot_holders: tuple[str, ...] = ()
     """Who holds the execution slots, as ``company/task/run/node/attempt``."""
+    progress: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
+    """(task, node) → what the live attempt last said of itself."""
 
 
 OPEN = Live()

@@ -48,7 +48,7 @@ def take_in(state: CompanyState, loaded: Iterable[LoadedTask], missing: frozense
     state.flips.clear()
 
 
-def state_of(loaded: LoadedCompany, handlers: frozenset[str]) -> CompanyState:
+def state_of(loaded: LoadedCompany, handlers: frozenset[str] | None) -> CompanyState:
     """A company's state from its rows."""
     state = CompanyState(loaded.company, handlers)
     for graph in loaded.graphs:

@@ -31,6 +31,7 @@ class Report:
 
     ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked to be tried
     again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was left behind.
+    ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
     """
 
     key: AttemptKey
@@ -40,6 +41,7 @@ class Report:
     give_up: bool = False
     again_s: float | None = None
     abandoned_after_s: float | None = None
+    bad_row: str | None = None
 
 
 def decide_report(draft: Draft, report: Report) -> bool:

@@ -27,9 +27,10 @@ from .transitions import NODE_MOVES, RUN_MOVES, check_move
 
 
 class CompanyState:
-    def __init__(self, company: CompanyRecord, handlers: frozenset[str]) -> None:
+    def __init__(self, company: CompanyRecord, handlers: frozenset[str] | None) -> None:
+        """``handlers`` are the names that the host has registered; ``None`` where that is not known: all of them."""
         self.company = company
-        self.handlers = handlers
+        self._handlers = handlers
         self.graphs: dict[str, Graph] = {}
         self.entries: dict[str, Entry] = {}
         self.missing: set[str] = set()
@@ -57,6 +58,13 @@ class CompanyState:
             return shape_of(entry.task.shape)
         graph = self.graphs.get(entry.task.graph)
         return None if graph is None else graph.shape
+
+    def has_handler(self, name: str) -> bool:
+        return self._handlers is None or name in self._handlers
+
+    def lacking_handlers(self, wanted: frozenset[str]) -> list[str]:
+        """Those of the wanted handlers that this host has not registered, sorted."""
+        return [] if self._handlers is None else sorted(wanted - self._handlers)
 
     @property
     def slots_free(self) -> int:
@@ -265,16 +273,25 @@ class CompanyState:
         self.startable.pop(task, None)
 
     def evict(self, task: str) -> bool:
-        """Forget a settled task that nobody waiting needs; says whether it was forgotten."""
+        """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was forgotten."""
+        if not self._evictable(task):
+            return False
+        work = [task]
+        while work:
+            name = work.pop()
+            if self._evictable(name):
+                entry = self.entries[name]
+                self._remove(entry)
+                work.extend(upstream for upstream in entry.task.depends_on if upstream in self.entries)
+        return True
+
+    def _evictable(self, task: str) -> bool:
         entry = self.entries.get(task)
         if entry is None or entry.run is None or entry.quarantined is not None:
             return False
         if not (entry.run.status.settled or entry.task.archived_ms is not None):
             return False
-        if entry.standing is not Standing.DONE and self.dependents.get(task):
-            return False
-        self._remove(entry)
-        return True
+        return entry.standing is Standing.DONE or not self.dependents.get(task)
 
     def _link(self, entry: Entry) -> None:
         task = entry.task.id
@@ -354,9 +371,9 @@ class CompanyState:
             if shape is None:
                 return Reason(ReasonKind.GRAPH_MISSING, text=entry.task.graph)
             wanted = shape.handlers
-        if wanted <= self.handlers:
+        lacking = self.lacking_handlers(wanted)
+        if not lacking:
             return None
-        lacking = sorted(wanted - self.handlers)
         return Reason(ReasonKind.HANDLER_MISSING, text=", ".join(lacking), count=len(lacking))
 
     @staticmethod

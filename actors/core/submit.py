@@ -39,8 +39,9 @@ def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tup
 
 def check_handlers(state: CompanyState, shape: Shape) -> None:
     """Raise `UnknownHandler` for handlers that this host has not registered."""
-    if not shape.handlers <= state.handlers:
-        raise UnknownHandler(sorted(shape.handlers - state.handlers))
+    lacking = state.lacking_handlers(shape.handlers)
+    if lacking:
+        raise UnknownHandler(lacking)
 
 
 def check_upstreams(

@@ -111,7 +111,8 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
         names = [spec.name for spec in progress.specs]
         if progress.running:
             running = [names[pos] for pos in sorted(progress.running)]
-            reasons.append(_nodes(ReasonKind.EXECUTING, running))
+            said = [text for name in running if (text := live.progress.get((entry.task.id, name))) is not None]
+            reasons.append(_nodes(ReasonKind.EXECUTING, running, text=said[0] if said else None))
         if progress.resting and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             pos, due = min(progress.resting.items(), key=lambda item: item[1])
             error = entry.nodes[pos].error if entry.nodes is not None else None
@@ -128,13 +129,13 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     assert entry.progress is not None
     specs = entry.progress.specs
     ready = sorted(entry.progress.ready)
-    lacking = [specs[pos].handler for pos in ready if specs[pos].handler not in state.handlers]
+    lacking = [specs[pos].handler for pos in ready if not state.has_handler(specs[pos].handler)]
     reasons: list[Reason] = []
     if lacking:
         reasons.append(
             Reason(ReasonKind.HANDLER_MISSING, text=", ".join(sorted(set(lacking))), count=len(lacking))
         )
-    names = [specs[pos].name for pos in ready if specs[pos].handler in state.handlers]
+    names = [specs[pos].name for pos in ready if state.has_handler(specs[pos].handler)]
     if not names:
         return reasons
     held = list(hold_gates(state, entry, live))

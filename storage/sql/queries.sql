@@ -19,6 +19,10 @@ UPDATE companies SET event_seq = event_seq + :events, due_ms = :due_ms
 WHERE company_id = :company_id AND epoch = :epoch
 RETURNING event_seq;
 
+-- name: number_events
+-- Event numbers for a unit that is not an actor's: it needs no epoch, because it does not rest on anybody's memory.
+UPDATE companies SET event_seq = event_seq + :events WHERE company_id = :company_id RETURNING event_seq;
+
 -- name: update_company
 UPDATE companies SET runs_max = :runs_max, weight = :weight, paused_ms = :paused_ms, task_seq = :task_seq,
     front_seq = :front_seq
@@ -237,6 +241,10 @@ SELECT task.id, edge.upstream FROM above
 JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
 JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
 
+-- name: task_seq
+SELECT task.seq FROM companies AS company JOIN tasks AS task ON task.company_id = company.company_id
+WHERE company.name = :company AND task.id = :id;
+
 -- name: titles
 SELECT task.id, task.title FROM json_each(:ids) AS wanted
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value;
@@ -291,7 +299,7 @@ UPDATE hosts SET ended_ms = :ended_ms WHERE host_id = :host_id;
 
 -- name: sweep_active
 -- Companies that may not wait: something of them is running or stopping.
-SELECT company.name FROM companies AS company
+SELECT company.name, company.company_id FROM companies AS company
 WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_slot WHERE runs.company_id = company.company_id AND runs.slot > 0)
   AND company.company_id > :after ORDER BY company.company_id LIMIT :limit;
 

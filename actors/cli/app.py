@@ -1,0 +1,163 @@
+"""The command line from its arguments to its exit status."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+import trio
+
+from actors import StorageError, TaskUnknown, TurnkeeperError
+from actors.cli.demo import DemoHook, demo_folder, demo_lines, demo_options
+from actors.cli.interrupts import EXIT_INTERRUPTED
+from actors.cli.output import Output, complain
+from actors.cli.parser import DemoOptions, ReadOptions, RunOptions, parse
+from actors.cli.plan import PlanError, read_plan
+from actors.cli.progress import View, open_view
+from actors.cli.read import CompanyNotThere, read
+from actors.cli.run import Ended, execute
+from actors.cli.standing import all_completed, next_steps, summary_lines, unfinished, why
+from actors.cli.submission import TaskNotThere
+from actors.cli.text import plain
+from actors.events import KINDS
+from actors.states import WorkState
+
+EXIT_COMPLETED: Final = 0
+EXIT_UNFINISHED: Final = 1
+EXIT_UNUSABLE: Final = 2
+
+_UNUSABLE: Final = (PlanError, StorageError, TaskNotThere, CompanyNotThere, TaskUnknown)
+"""What the arguments, the plan or the database are to blame for."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry out one command; returns the exit status. Raises only what is a mistake of ours."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a stream that cannot say "→" says it otherwise
+    try:
+        options = parse(argv)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else EXIT_UNUSABLE
+    try:
+        return trio.run(_carry_out, options)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except (*_UNUSABLE, TurnkeeperError, BaseExceptionGroup) as error:
+        return _exit_status_of(error)
+
+
+async def _carry_out(options: RunOptions | DemoOptions | ReadOptions) -> int:
+    if isinstance(options, ReadOptions):
+        await read(options, Output(sys.stdout))
+        return EXIT_COMPLETED
+    with open_view(sys.stdout, json=options.json) as view:
+        _log_to(view)
+        if isinstance(options, DemoOptions):
+            return await _demo(options, view)
+        return await _run(options, view)
+
+
+async def _run(options: RunOptions, view: View) -> int:
+    ended = await execute(read_plan(options.plan), options, view)
+    status = exit_status(ended)
+    steps = next_steps(ended.statuses, options.plan, options.db)
+    lines = _summary(ended)
+    if ended.interrupts:
+        lines += ["", "run the same command again to go on"]
+    elif steps:
+        lines += ["", "try next:", *(f"  {step}" for step in steps)]
+    view.summary(lines, facts(ended, status))
+    return status
+
+
+async def _demo(options: DemoOptions, view: View) -> int:
+    run = demo_options(options)
+    hook = DemoHook(view)
+    ended = await execute(read_plan(run.plan, folder=demo_folder()), run, view, hook)
+    as_planned = all(status.state in (WorkState.COMPLETED, WorkState.HELD) for status in ended.statuses)
+    status = EXIT_COMPLETED if as_planned and not ended.interrupts else exit_status(ended)
+    view.summary([*_summary(ended), *demo_lines(run, ended)], facts(ended, status))
+    return status
+
+
+def exit_status(ended: Ended) -> int:
+    if ended.interrupts:
+        return EXIT_INTERRUPTED
+    return EXIT_COMPLETED if all_completed(ended.statuses) else EXIT_UNFINISHED
+
+
+def _summary(ended: Ended) -> list[str]:
+    lines = summary_lines(ended.tallies, ended.statuses, _now_ms())
+    lines += [f"{plain(attempt)} was interrupted and runs again" for attempt in ended.report.interrupted]
+    lines += [f"{plain(attempt)} would not end and was left behind" for attempt in ended.report.abandoned]
+    return lines
+
+
+def facts(ended: Ended, status: int) -> dict[str, Any]:
+    """The summary for programs."""
+    now_ms = _now_ms()
+    return {
+        "exit_status": status,
+        "companies": {
+            company: {"total": one.total, "states": {state.value: n for state, n in one.states.items()}}
+            for company, one in ended.tallies.items()
+        },
+        "unfinished": [
+            {"company": one.company, "task": one.id, "state": one.state.value, "why": why(one, now_ms)}
+            for one in unfinished(ended.statuses)
+        ],
+        "interrupted": list(ended.report.interrupted),
+        "abandoned": list(ended.report.abandoned),
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def _exit_status_of(error: BaseException) -> int:
+    """Say in one line what cannot be used; raise again what is no such thing."""
+    leaves = list(_leaves(error))
+    if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+        return EXIT_INTERRUPTED
+    if not all(isinstance(leaf, (*_UNUSABLE, TurnkeeperError)) for leaf in leaves):
+        raise error
+    complain(plain(str(leaves[0])))
+    return EXIT_UNUSABLE if isinstance(leaves[0], _UNUSABLE) else EXIT_UNFINISHED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+# --- the structured log -------------------------------------------------------------------------------------
+
+
+def _log_to(view: View) -> None:
+    """Show what functions of the plan log. Events come to the view as events, so their log lines are
+    dropped."""
+
+    def show(_logger: object, _method: str, entry: Mapping[str, Any]) -> str:
+        said = str(entry.get("event", ""))
+        if said not in KINDS:
+            who = "/".join(str(entry[key]) for key in ("company", "task") if key in entry)
+            rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key not in _LOG_KEYS)
+            view.note(plain(": ".join(part for part in (who, said, rest) if part)))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[show], cache_logger_on_first_use=False)
+
+
+_LOG_KEYS: Final = frozenset({"event", "company", "task", "run", "node", "attempt"})

@@ -1,0 +1,163 @@
+"""One line for every kind of event, for people. Programs read `log --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from actors.cli.text import clock, duration, listed, plain, shortened
+from actors.events import Event
+
+TITLE_CHARS_SHOWN: Final = 80
+IDS_SHOWN: Final = 5
+
+
+def event_line(event: Event) -> str:
+    """Position, time, who, and what happened."""
+    return f"{event.position:>6}  {clock(event.at_ms)}  {event_sentence(event)}"
+
+
+def event_sentence(event: Event) -> str:
+    """Who it is about and what happened."""
+    tell = EVENTS.get(event.kind)
+    said = tell(event) if tell is not None else plain(event.kind)  # written by a newer version
+    subject = event_subject(event)
+    return f"{subject}: {said}" if subject else said
+
+
+def event_subject(event: Event) -> str:
+    """``company/task``, or the company, or nothing for an event of the runtime."""
+    return plain("/".join(part for part in (event.company, event.task) if part is not None))
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """The event as one JSON object: all fields, always."""
+    return attrs.asdict(event, recurse=False) | {"data": dict(event.data)}
+
+
+def _text(event: Event, key: str) -> str:
+    return shortened(str(event.data.get(key, "?")))
+
+
+def _because(event: Event) -> str:
+    return f": {shortened(event.reason)}" if event.reason else ""
+
+
+def _attempt(event: Event) -> str:
+    return f"attempt {event.attempt} of {plain(event.node or '?')}"
+
+
+def _again(event: Event) -> str:
+    """What comes after an attempt that did not succeed."""
+    due = event.data.get("not_before_ms")
+    if isinstance(due, int):
+        return f", tries again in {duration(max(0, due - event.at_ms))}"
+    return ", no tries left" if event.after == "failed" else ""
+
+
+def _names(value: object) -> str:
+    return listed(tuple(str(item) for item in value)) if isinstance(value, list | tuple) and value else ""
+
+
+def _count(event: Event) -> str:
+    count = event.data.get("count")
+    return "1 task is" if count == 1 else f"{_text(event, 'count')} tasks are"
+
+
+def _ids(event: Event) -> str:
+    ids, count = event.data.get("ids"), event.data.get("count")
+    shown = tuple(str(item) for item in ids[:IDS_SHOWN]) if isinstance(ids, list | tuple) else ()
+    return listed(shown, count if isinstance(count, int) else 0)
+
+
+def _submitted(event: Event) -> str:
+    after = _names(event.data.get("depends_on"))
+    title = shortened(str(event.data.get("title", "")), TITLE_CHARS_SHOWN)
+    manual = ", manual" if event.data.get("mode") == "manual" else ""
+    return f'submitted "{title}"{manual}' + (f", after {after}" if after else "")
+
+
+def _blocked(event: Event) -> str:
+    return f"{_count(event)} blocked by {_text(event, 'cause')}: {_ids(event)}"
+
+
+def _unblocked(event: Event) -> str:
+    return f"{_count(event)} free again: {_ids(event)}"
+
+
+def _lost(event: Event) -> str:
+    after = f"and given up{_because(event)}" if event.after == "failed" else "and runs again"
+    return f"{_attempt(event)} was lost when its process died, {after}"
+
+
+def _requeued(event: Event) -> str:
+    return f"queued again{_because(event)}"
+
+
+def _closed(event: Event) -> str:
+    return f"the database was closed; {_size(event, 'interrupted')} attempts interrupted"
+
+
+def _size(event: Event, key: str) -> int | str:
+    """A number, or how many there are."""
+    value = event.data.get(key)
+    return value if isinstance(value, int) else len(value) if isinstance(value, list | tuple) else "?"
+
+
+EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
+    {
+        "process.started": lambda e: f"process {_text(e, 'pid')} opened the database",
+        "process.stopped": _closed,
+        "store.unavailable": lambda e: f"the database cannot be written: {_text(e, 'cause')}",
+        "store.recovered": lambda e: f"the database can be written again after {_text(e, 'outage_s')} s",
+        "sweep.finished": lambda e: f"a sweep healed {_text(e, 'healed')} things",
+        "company.paused": lambda _: "paused",
+        "company.unpaused": lambda _: "goes on after a pause",
+        "company.limits_changed": lambda e: (
+            f"runs_max is {_text(e, 'runs_max')} (before: {_text(e, 'before')})"
+        ),
+        "company.graph_defined": lambda e: (
+            f"graph {_text(e, 'name')} is defined, version {_text(e, 'version')}"
+        ),
+        "company.parked": lambda e: f"rests for {_text(e, 'wait_s')} s after crashes: {_text(e, 'cause')}",
+        "company.unparked": lambda _: "rests no longer",
+        "actor.crashed": lambda e: f"its actor failed and is restarted: {_text(e, 'cause')}",
+        "message.refused": lambda e: f"{_text(e, 'message')} was refused{_because(e)}",
+        "task.submitted": _submitted,
+        "task.edited": lambda e: f"changed: {_names(e.data.get('fields')) or '?'}",
+        "task.started": lambda _: "started by a person",
+        "task.moved_first": lambda _: "moved to the front",
+        "task.archived": lambda _: "put away",
+        "task.unarchived": lambda _: "brought back",
+        "task.quarantined": lambda e: f"quarantined{_because(e)}",
+        "task.released": lambda _: "no longer quarantined",
+        "run.created": lambda e: f"run {e.run} was made",
+        "run.admitted": lambda e: f"starts (run slot {_text(e, 'slot')})",
+        "run.completed": lambda _: "completed",
+        "run.failed": lambda e: f"failed{_because(e)}",
+        "run.stopping": lambda _: "is being stopped",
+        "run.stopped": lambda e: f"stopped{_because(e)}",
+        "run.requeued": _requeued,
+        "node.reset": lambda e: f"node {plain(e.node or '?')} gets fresh tries",
+        "node.due": lambda e: f"node {plain(e.node or '?')} is tried again now",
+        "attempt.started": lambda e: f"{_attempt(e)} begins",
+        "attempt.succeeded": lambda e: f"{_attempt(e)} succeeded",
+        "attempt.failed": lambda e: f"{_attempt(e)} failed{_again(e)}{_because(e)}",
+        "attempt.timed_out": lambda e: f"{_attempt(e)} took too long{_again(e)}{_because(e)}",
+        "attempt.postponed": lambda e: f"{_attempt(e)} asked for later{_again(e)}{_because(e)}",
+        "attempt.interrupted": lambda e: f"{_attempt(e)} was interrupted ({_text(e, 'why')}) and runs again",
+        "attempt.stopped": lambda e: f"{_attempt(e)} was stopped",
+        "attempt.lost": _lost,
+        "attempt.late": lambda e: f"{_attempt(e)} reported too late ({_text(e, 'outcome')}); nothing changed",
+        "attempt.abandoned": lambda e: (
+            f"{_attempt(e)} did not end within {_text(e, 'grace_s')} s and was left behind"
+        ),
+        "attempt.illegal": lambda e: f"{_attempt(e)} made an illegal move in phase {_text(e, 'phase')}",
+        "tasks.blocked": _blocked,
+        "tasks.unblocked": _unblocked,
+    }
+)
+"""A sentence for every kind of event."""

@@ -1,0 +1,248 @@
+"""The plan: a TOML file that says what companies have to do. It is read whole and checked before anything
+is written.
+
+::
+
+    [companies.acme]                     # one table for each company
+    runs_max = 2                         # how many of its tasks may be active at once; left out: as it is, at first 1
+
+    [[companies.acme.tasks]]             # a task of one step
+    id = "collect"                       # required; unique in the company
+    run = "curl -fsS https://… > sales.csv"
+
+    [[companies.acme.tasks]]             # a task of several steps, which form a graph
+    id = "report"
+    title = "Weekly report"              # default: the id
+    depends_on = ["collect"]             # ids in this company that must be completed first
+    priority = 1                         # lower goes first; default 2
+
+    [[companies.acme.tasks.nodes]]
+    name = "table"
+    argv = ["{python}", "table.py", "sales.csv"]
+    timeout_s = 60
+
+    [[companies.acme.tasks.nodes]]
+    name = "text"
+    after = ["table"]                    # the nodes whose results it uses
+    call = "report:write_text"           # a function of a module beside the plan, or installed
+    attempts_max = 5
+    retry = { base_s = 2, factor = 2, max_s = 60 }
+
+**A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``, or
+``"manual"``: waits for ``--start``), ``goal``, ``attempts_max`` (tries of a node, the first included;
+default 3), ``fail_fast``, ``payload``. What it does is one of ``run``, ``argv``, ``call``, ``nodes`` or
+``graph``; with none of them it is a milestone, completed when the tasks it depends on are.
+
+**A step** (a node, or a task with one step) is one of
+
+- ``run``: a line for ``/bin/sh -c``;
+- ``argv``: a program and its arguments, no shell. The word ``{python}`` stands for the interpreter that
+  runs the plan;
+- ``call``: ``"module:function"``, called with the attempt's context; async, or plain in a worker thread.
+  The plan's folder is on ``sys.path``. It is imported when the plan is read.
+
+and can have ``timeout_s`` (for one attempt), ``retry`` (waits between tries: ``base_s``, ``factor``,
+``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's folder, which is
+the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these are the defaults
+of its nodes; ``env`` is merged. What a command finds in its environment and what becomes its result is said
+in `actors.commands`.
+
+**A graph** that several tasks use is written once, as ``[[companies.acme.graphs.NAME.nodes]]``, and named
+with ``graph = "NAME"``.
+
+A task is stored once, under its id. If the plan says something else about it later, the stored one stays,
+and `run` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from actors.cli.fields import Table, did_you_mean
+from actors.cli.source import PlanError, read_source
+from actors.cli.steps import STEP_KEYS, StepReader
+from actors.commands import commands
+from actors.errors import InvalidName
+from actors.messages import DefineGraph, SetLimits, StopGoal, Submit
+
+__all__ = ["COMMAND", "CompanyPlan", "Plan", "PlanError", "in_dependency_order", "read_plan"]
+
+COMMAND: Final = "command"
+"""The name of the handler of command nodes. Functions have a colon in theirs, so they cannot be mistaken
+for it."""
+
+_COMPANY_KEYS: Final = ("runs_max", "graphs", "tasks")
+_PLAIN_KEYS: Final = (
+    "id",
+    "title",
+    "priority",
+    "depends_on",
+    "mode",
+    "goal",
+    "attempts_max",
+    "fail_fast",
+    "payload",
+)
+_STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "retry")
+_TASK_KEYS: Final = (*_PLAIN_KEYS, *STEP_KEYS, "nodes", "graph", *_STEP_SETTINGS)
+
+
+@attrs.frozen
+class CompanyPlan:
+    """What a plan says about one company. ``runs_max`` is ``None`` when it is to stay as it is."""
+
+    name: str
+    runs_max: int | None
+    graphs: tuple[DefineGraph, ...]
+    tasks: tuple[Submit, ...]
+
+
+@attrs.frozen
+class Plan:
+    """A plan that was read and found good. ``handlers`` is what `open_runtime` needs to execute it."""
+
+    path: Path
+    companies: tuple[CompanyPlan, ...]
+    handlers: Mapping[str, Callable[..., Any]]
+
+
+def read_plan(path: Path, *, folder: Path | None = None) -> Plan:
+    """Read a plan; raises `PlanError`. Imports the modules of its functions, and writes nothing.
+
+    ``folder`` is where its commands run and its modules are looked for, by default the folder of the plan.
+    """
+    source = read_source(path)
+    steps = StepReader(COMMAND, (path.parent if folder is None else folder).resolve())
+    root = Table(source, (), source.values)
+    root.allow(("companies",))
+    companies = tuple(_company(name, table, steps) for name, table in root.named_tables("companies"))
+    if not companies:
+        raise PlanError(path, "a plan needs at least one company: a table [companies.NAME]")
+    handlers = {COMMAND: commands(steps.folder), **steps.calls}
+    return Plan(path, companies, MappingProxyType(handlers))
+
+
+def _company(name: str, table: Table, steps: StepReader) -> CompanyPlan:
+    _check_company_name(name, table)
+    table.allow(_COMPANY_KEYS)
+    runs_max = None
+    if table.has("runs_max"):
+        runs_max = table.build(SetLimits, {"runs_max": table.get("runs_max")}, {}).runs_max
+    graphs = tuple(_graph(graph, inner, steps) for graph, inner in table.named_tables("graphs"))
+    tables = table.tables("tasks")
+    names = [graph.name for graph in graphs]
+    tasks = tuple(_task(inner, names, steps) for inner in tables)
+    _check_tasks(tasks, tables)
+    return CompanyPlan(name, runs_max, graphs, tasks)
+
+
+def _check_company_name(name: str, table: Table) -> None:
+    try:
+        StopGoal(goal=name)  # all names obey one rule
+    except InvalidName as error:
+        table.fail(str(error).replace("a goal's name", "a company's name", 1))
+
+
+def _graph(name: str, table: Table, steps: StepReader) -> DefineGraph:
+    table.allow(("nodes",))
+    nodes = tuple(steps.node(node) for node in table.tables("nodes"))
+    return table.build(DefineGraph, {"name": name, "nodes": nodes}, {})
+
+
+def _task(table: Table, graphs: Sequence[str], steps: StepReader) -> Submit:
+    table.allow(_TASK_KEYS)
+    name = table.text("id")
+    if name is None:
+        table.fail("a task needs an id")
+    arguments: dict[str, Any] = {"title": name} | {key: table.get(key) for key in table.given(_PLAIN_KEYS)}
+    does = table.given((*STEP_KEYS, "nodes", "graph"))
+    if len(does) > 1:
+        table.fail(
+            f"a task has one of {', '.join((*STEP_KEYS, 'nodes', 'graph'))}, not {' and '.join(does)}",
+            does[1],
+        )
+    settings = table.given(_STEP_SETTINGS)
+    if settings and does in ([], ["graph"]):
+        table.fail("belongs to a step, and this task has none of its own", settings[0])
+    if does == ["graph"]:
+        arguments["graph"] = _known_graph(table, graphs)
+    elif does == ["nodes"]:
+        arguments["nodes"] = tuple(steps.node(node, table) for node in table.tables("nodes"))
+    elif does:
+        arguments["nodes"] = (steps.only_node(table),)
+    return table.build(Submit, arguments, {"title": "title" if table.has("title") else "id"})
+
+
+def _known_graph(table: Table, graphs: Sequence[str]) -> str:
+    graph = table.text("graph") or ""
+    if graph not in graphs:
+        table.fail(f"this company has no graph {graph!r}{did_you_mean(graph, graphs)}", "graph")
+    return graph
+
+
+def _check_tasks(tasks: Sequence[Submit], tables: Sequence[Table]) -> None:
+    """Ids are unique, dependencies are known, and nothing waits for itself."""
+    at: dict[str, Table] = {}
+    for task, table in zip(tasks, tables, strict=True):
+        name = task.id or ""
+        if name in at:
+            first = table.source.line((*at[name].place, "id"))
+            table.fail(
+                f"this company has two tasks {name!r}" + (f", the first on line {first}" if first else ""),
+                "id",
+            )
+        at[name] = table
+    for task, table in zip(tasks, tables, strict=True):
+        for upstream in task.depends_on:
+            if upstream not in at:
+                hint = did_you_mean(upstream, list(at))
+                table.fail(f"this company has no task {upstream!r}{hint}", "depends_on")
+    ordered = {task.id for task in in_dependency_order(tasks)}
+    left = {task.id or "": task.depends_on for task in tasks if task.id not in ordered}
+    if left:
+        cycle = _cycle(left)
+        at[cycle[0]].fail(f"dependencies form a cycle: {' → '.join(_shortened(cycle))}", "depends_on")
+
+
+def in_dependency_order(tasks: Sequence[Submit]) -> list[Submit]:
+    """The tasks, each after those it depends on and otherwise as they stand; without those that no order
+    can reach."""
+    unmet = {task.id: len(task.depends_on) for task in tasks}
+    users: dict[str, list[Submit]] = {}
+    for task in tasks:
+        for upstream in task.depends_on:
+            users.setdefault(upstream, []).append(task)
+    free = deque(task for task in tasks if not task.depends_on)
+    ordered = []
+    while free:
+        task = free.popleft()
+        ordered.append(task)
+        for user in users.get(task.id or "", ()):
+            unmet[user.id] -= 1
+            if unmet[user.id] == 0:
+                free.append(user)
+    return ordered
+
+
+def _cycle(left: Mapping[str, Sequence[str]]) -> list[str]:
+    """One circle among tasks that each wait for another of them; first and last the same."""
+    seen: dict[str, None] = {}
+    name = next(iter(left))
+    while name not in seen:
+        seen[name] = None
+        name = next(upstream for upstream in left[name] if upstream in left)
+    path = list(seen)
+    return [*path[path.index(name) :], name]
+
+
+_CYCLE_SHOWN: Final = 12
+
+
+def _shortened(path: list[str]) -> list[str]:
+    return path if len(path) <= _CYCLE_SHOWN else [*path[:6], "…", *path[-5:]]

@@ -1,0 +1,223 @@
+"""``run``: execute a plan until nothing can go on without a person.
+
+Every run says the whole plan again. What is stored already is recognised by its id, so running a plan again
+continues it, adds its new tasks, and changes nothing that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
+from actors.cli.interrupts import Interrupts
+from actors.cli.parser import RunOptions
+from actors.cli.plan import Plan
+from actors.cli.progress import View
+from actors.cli.standing import Tally, at_rest, goes_on, tally
+from actors.cli.submission import move, require_tasks, submit
+from actors.cli.text import plain
+
+DRAIN_S: Final = 30.0
+"""How long the first Ctrl-C waits for what executes; then it becomes the second."""
+STOP_GRACE_S: Final = 7.0
+"""More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
+LOOK_PAUSE_S: Final = 0.1
+LOOK_SHARE: Final = 5
+"""A look at all tasks of a company costs the more the more there are. Looking takes at most one part in so
+many of the time."""
+STALE_S: Final = 2.0
+"""A state can change without an event (a rest after crashes ends): so look again after this time."""
+
+Hook = Callable[[Runtime, Sequence[TaskStatus]], Awaitable[bool]]
+"""Called when nothing goes on; says whether it set something going."""
+
+
+@attrs.frozen
+class Ended:
+    """How the run of a plan ended. ``interrupts`` counts the signals that asked for its end."""
+
+    statuses: tuple[TaskStatus, ...]
+    tallies: dict[str, Tally]
+    interrupts: int
+    report: ClosingReport
+
+
+async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None = None) -> Ended:
+    """Open the database, submit the plan, see it to its end, close.
+
+    Raises `TaskNotThere` before anything is written, `StorageError` if the database cannot be used. Signals
+    end it in order.
+    """
+    await require_tasks(plan, options)
+    position = await last_position(options.db)
+    limits = {} if options.executions_max is None else {"executions_max": options.executions_max}
+    with Interrupts() as interrupts:
+        async with open_runtime(
+            options.db,
+            handlers=plan.handlers,
+            durability=options.durability,
+            drain_s=DRAIN_S,
+            stop_grace_s=STOP_GRACE_S,
+            **limits,
+        ) as runtime:
+            session = _Session(runtime, plan, options, view, interrupts, hook, position)
+            await session.run()
+            report = await runtime.aclose(now=interrupts.count > 1)
+        await session.show_the_last_events()
+        return Ended(session.statuses, session.tallies, interrupts.count, report)
+
+
+class _Session:
+    """One run of a plan inside an open runtime."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        plan: Plan,
+        options: RunOptions,
+        view: View,
+        interrupts: Interrupts,
+        hook: Hook | None,
+        position: int,
+    ) -> None:
+        self._runtime = runtime
+        self._plan = plan
+        self._options = options
+        self._view = view
+        self._interrupts = interrupts
+        self._hook = hook
+        self._position = position
+        self._changed: set[str] = set()
+        self._news = trio.Event()
+        self._by_company: dict[str, tuple[TaskStatus, ...]] = {}
+        self.tallies: dict[str, Tally] = {}
+
+    @property
+    def statuses(self) -> tuple[TaskStatus, ...]:
+        return tuple(status for statuses in self._by_company.values() for status in statuses)
+
+    async def run(self) -> None:
+        working = trio.CancelScope()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow_events)
+            nursery.start_soon(self._until_interrupted, working)
+            with working:
+                await self._submit()
+                await self._until_rest()
+            if self._interrupts.count:
+                await self._drain()
+            nursery.cancel_scope.cancel()
+
+    # --- what is to be done -----------------------------------------------------------------------------------
+
+    async def _submit(self) -> None:
+        for company in self._plan.companies:
+            await submit(self._runtime.company(company.name), company, self._view)
+        await move(self._runtime, self._options, self._view)
+        self._changed |= {
+            *(company.name for company in self._plan.companies),
+            *await self._runtime.companies(),
+        }
+        await self._look()
+        self._say_what_is_not_in_the_plan()
+
+    def _say_what_is_not_in_the_plan(self) -> None:
+        planned = {(company.name, task.id) for company in self._plan.companies for task in company.tasks}
+        for company, statuses in self._by_company.items():
+            more = sum(goes_on(status) for status in statuses if (company, status.id) not in planned)
+            if more:
+                self._view.note(f"{plain(company)}: {more} tasks that are not in this plan go on too")
+
+    async def _until_rest(self) -> None:
+        while True:
+            began_s = trio.current_time()
+            await self._look()
+            if at_rest(self.statuses):
+                if self._hook is None or not await self._hook(self._runtime, self.statuses):
+                    return
+                self._changed |= set(self._by_company)
+            took_s = trio.current_time() - began_s
+            await trio.sleep(max(LOOK_PAUSE_S, LOOK_SHARE * took_s))
+            with trio.move_on_after(STALE_S) as waiting:
+                await self._news.wait()
+            if waiting.cancelled_caught:
+                self._changed |= {name for name, those in self._by_company.items() if not at_rest(those)}
+
+    # --- interrupts -------------------------------------------------------------------------------------------
+
+    async def _until_interrupted(self, working: trio.CancelScope) -> None:
+        await self._interrupts.reach(1)
+        self._view.note("interrupted: what executes may finish, nothing new starts. Once more stops it now")
+        working.cancel()
+
+    async def _drain(self) -> None:
+        """Let what executes finish, unless another signal comes first."""
+        async with trio.open_nursery() as nursery:
+
+            async def until_asked_again() -> None:
+                await self._interrupts.reach(2)
+                self._view.note("interrupted again: stops now. Once more leaves at once")
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(until_asked_again)
+            await self._runtime.drain(DRAIN_S)
+            nursery.cancel_scope.cancel()
+        self._changed |= set(self._by_company)
+        await self._look()
+
+    # --- what is shown ----------------------------------------------------------------------------------------
+
+    async def _follow_events(self) -> None:
+        async with aclosing(self._runtime.events(after=self._position)) as events:
+            async for event in events:
+                self._view.event(event)
+                self._position = event.position
+                if event.company is not None:
+                    self._changed.add(event.company)
+                    self._news.set()
+
+    async def _look(self) -> None:
+        """See where the tasks of every company that changed stand now."""
+        changed, self._changed, self._news = self._changed, set(), trio.Event()
+        for name in sorted(changed):
+            statuses = await self._runtime.company(name).tasks()
+            self._by_company[name] = statuses
+            self.tallies[name] = tally(statuses)
+        self._view.tallies(self.tallies)
+
+    async def show_the_last_events(self) -> None:
+        """What the closing said, and what was not shown yet when it began."""
+        async with open_reader(self._options.db) as reader, aclosing(reader.events(after=self._position)) as events:
+            async for event in events:
+                self._view.event(event)
+
+
+async def last_position(db: Path) -> int:
+    """The position of the last event in the database; 0 if there is none, or no database.
+
+    Positions only rise, so doubling and then halving finds it in a few looks, however long the log is.
+    """
+    if not db.exists() or not db.stat().st_size:
+        return 0
+    async with open_reader(db) as reader:
+        known, beyond = 0, 1
+        while (seen := await _first_after(reader, beyond)) is not None:
+            known, beyond = seen, 2 * seen
+        while known < beyond:
+            middle = (known + beyond) // 2
+            seen = await _first_after(reader, middle)
+            known, beyond = (known, middle) if seen is None else (seen, beyond)
+        return known
+
+
+async def _first_after(reader: Reader, position: int) -> int | None:
+    async with aclosing(reader.events(after=position)) as events:
+        async for event in events:
+            return event.position
+    return None

@@ -1,0 +1,103 @@
+"""Telling the runtime what a plan says, and what the arguments ask for besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from actors import (
+    Company,
+    IdConflict,
+    MoveRefused,
+    Retry,
+    Runtime,
+    SetLimits,
+    Start,
+    Submit,
+    SubmitMany,
+    Submitted,
+    TaskUnknown,
+    open_reader,
+)
+from actors.cli.parser import RunOptions, TaskName
+from actors.cli.plan import CompanyPlan, Plan, in_dependency_order
+from actors.cli.progress import View
+from actors.cli.text import listed, plain
+
+
+class TaskNotThere(Exception):
+    """An argument names a task that is neither in the plan nor in the database; nothing was written."""
+
+    def __init__(self, name: TaskName) -> None:
+        super().__init__(f"there is no task {plain(str(name))} in the plan or the database")
+        self.name = name
+
+
+async def require_tasks(plan: Plan, options: RunOptions) -> None:
+    """Raise `TaskNotThere` for the first argument that names an unknown task."""
+    planned = {(company.name, task.id) for company in plan.companies for task in company.tasks}
+    unplanned = [
+        name for name in (*options.retry, *options.start) if (name.company, name.task) not in planned
+    ]
+    if not unplanned:
+        return
+    if not options.db.exists():
+        raise TaskNotThere(unplanned[0])
+    async with open_reader(options.db) as reader:
+        companies = await reader.companies()
+        for name in unplanned:
+            if name.company not in companies:
+                raise TaskNotThere(name)
+            try:
+                await reader.company(name.company).status(name.task)
+            except TaskUnknown:
+                raise TaskNotThere(name) from None
+
+
+async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
+    """Limits, graphs, tasks. A task that is stored with other content stays as it is, and that is said."""
+    if plan.runs_max is not None:
+        await company.ask(SetLimits(runs_max=plan.runs_max))
+    for graph in plan.graphs:
+        await company.ask(graph)
+    if not plan.tasks:
+        return
+    try:
+        stored: Iterable[Submitted] = await company.ask(SubmitMany(plan.tasks))
+        kept: list[str] = []
+    except IdConflict:
+        stored, kept = await _submit_each(company, plan.tasks)
+    new = sum(not one.existing for one in stored)
+    if new:
+        view.note(f"{plain(plan.name)}: {new} {'task' if new == 1 else 'tasks'} added")
+    if kept:
+        some = listed(tuple(kept[:_NAMED_MAX]), len(kept))
+        view.note(f"{plain(plan.name)}: changed in the plan since it was stored, and kept as it was: {some}")
+
+
+_NAMED_MAX = 10
+
+
+async def _submit_each(company: Company, tasks: tuple[Submit, ...]) -> tuple[list[Submitted], list[str]]:
+    """One by one, upstream first, so that one that conflicts holds up no other; also says which did."""
+    stored: list[Submitted] = []
+    kept: list[str] = []
+    for task in in_dependency_order(tasks):
+        try:
+            stored.append(await company.ask(task))
+        except IdConflict as conflict:
+            kept.append(conflict.task)
+    return stored, kept
+
+
+async def move(runtime: Runtime, options: RunOptions, view: View) -> None:
+    """What ``--retry`` and ``--start`` ask for. A move that does not fit is said and changes nothing."""
+    asked = [(name, Retry(name.task)) for name in options.retry]
+    asked_too = [(name, Start(name.task)) for name in options.start]
+    for name, message in (*asked, *asked_too):
+        try:
+            moved = await runtime.company(name.company).ask(message)
+        except MoveRefused as refusal:
+            view.note(plain(f"{name.company}: {refusal}"))
+        else:
+            if not moved.changed:
+                view.note(plain(f"{name}: nothing to do, it is {moved.status}"))

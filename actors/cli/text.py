@@ -1,0 +1,205 @@
+"""Words for people: times, reasons and events, one sentence each.
+
+Everything that came from outside (titles, ids, error texts, output of commands) passes `plain` before it
+reaches a terminal, so none of it can move the cursor, change colours, or hide behind a change of writing
+direction.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from actors.states import Reason, ReasonKind
+
+ERROR_CHARS_SHOWN: Final = 300
+"""Of an error, in one line; `timeline` and `log --json` have all of it."""
+
+
+def plain(text: str) -> str:
+    """``text`` in one line, with everything that is not seen written as an escape (``\\x1b``, ``\\u202e``,
+    ``\\n``)."""
+    if text.isprintable():
+        return text
+    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def shortened(text: str, chars_max: int = ERROR_CHARS_SHOWN) -> str:
+    """``text`` as `plain` shows it, the middle cut out if it is long: beginning and end say most."""
+    shown = plain(text.strip().replace("\n", " | "))
+    if len(shown) <= chars_max:
+        return shown
+    half = chars_max // 2
+    return f"{shown[:half]} … {shown[-half:]}"
+
+
+# --- times --------------------------------------------------------------------------------------------------
+
+
+def clock(at_ms: int) -> str:
+    """A moment in local time, to the second."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+def duration(ms: int) -> str:
+    """A length of time in its largest two units."""
+    if ms < 0:
+        ms = 0
+    if ms < 10_000:
+        return f"{ms / 1000:.1f} s"
+    seconds = round(ms / 1000)
+    for size, unit, below, below_unit in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = seconds % size // below
+            return f"{seconds // size} {unit}" + (f" {rest} {below_unit}" if rest else "")
+    return f"{seconds} s"
+
+
+def relative(at_ms: int, now_ms: int) -> str:
+    """A moment as seen from now."""
+    return f"in {duration(at_ms - now_ms)}" if at_ms > now_ms else f"{duration(now_ms - at_ms)} ago"
+
+
+def moment(at_ms: int, now_ms: int) -> str:
+    """A moment both ways."""
+    return f"{clock(at_ms)} ({relative(at_ms, now_ms)})"
+
+
+# --- reasons ------------------------------------------------------------------------------------------------
+
+
+def reason_sentence(reason: Reason, now_ms: int) -> str:
+    """Why a task stands where it stands."""
+    return REASONS[reason.kind](reason, now_ms)
+
+
+def _tasks(reason: Reason) -> str:
+    return listed(reason.tasks, reason.count)
+
+
+def listed(names: tuple[str, ...], count: int = 0) -> str:
+    """Names with the number of those that are not shown."""
+    more = max(count, len(names)) - len(names)
+    shown = ", ".join(plain(name) for name in names)
+    return f"{shown} and {more} more" if shown and more else shown or str(count)
+
+
+def _nodes(reason: Reason) -> str:
+    return listed(reason.nodes, reason.count)
+
+
+def _because(reason: Reason) -> str:
+    return f": {shortened(reason.text)}" if reason.text else ""
+
+
+def _when(reason: Reason, now_ms: int) -> str:
+    return "" if reason.at_ms is None else f" {relative(reason.at_ms, now_ms)}"
+
+
+def _since(reason: Reason) -> str:
+    return "" if reason.at_ms is None else f" since {clock(reason.at_ms)}"
+
+
+def _failed(reason: Reason, now_ms: int) -> str:
+    where = f" in {_nodes(reason)}" if reason.nodes else ""
+    tries = reason.numbers.get("tries")
+    after = "" if tries is None else f" after {tries} {'try' if tries == 1 else 'tries'}"
+    return f"failed{where}{after}{_when(reason, now_ms)}{_because(reason)}"
+
+
+def _run_slots(reason: Reason, _now_ms: int) -> str:
+    most = reason.numbers.get("runs_max")
+    if most == 0:
+        return "the company's runs_max is 0, so nothing starts"
+    return (
+        f"the company's {most} run slots are taken by {_tasks(reason)}"
+        if most != 1
+        else f"runs after {_tasks(reason)}"
+    )
+
+
+def _halted(reason: Reason, _now_ms: int) -> str:
+    return f"halted{_since(reason)}: it waits for a person{_because(reason)}"
+
+
+def _ending(reason: Reason, _now_ms: int) -> str:
+    return f"is ending{_since(reason)}" + (f", {_nodes(reason)} is still alive" if reason.nodes else "")
+
+
+def _ahead(reason: Reason, _now_ms: int) -> str:
+    if not reason.tasks:
+        return "is the next to start"
+    return f"{_tasks(reason)} {'goes' if reason.count <= 1 else 'go'} first"
+
+
+def _upstream(what: str) -> Callable[[Reason, int], str]:
+    return lambda reason, _now_ms: f"depends on {_tasks(reason)}, which {what}"
+
+
+def _simple(text: str) -> Callable[[Reason, int], str]:
+    return lambda reason, _now_ms: f"{text}{_because(reason)}"
+
+
+REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxyType(
+    {
+        ReasonKind.ARCHIVED: lambda r, now: f"was put away{_when(r, now)}",
+        ReasonKind.COMPLETED: lambda r, now: f"completed{_when(r, now)}",
+        ReasonKind.FAILED: _failed,
+        ReasonKind.STOPPED: lambda r, now: f"was stopped{_when(r, now)}{_because(r)}",
+        ReasonKind.QUARANTINED: _simple("quarantined: what is stored of it cannot be trusted"),
+        ReasonKind.EXECUTING: lambda r, _: f"executes {_nodes(r)}{_since(r)}",
+        ReasonKind.BACKING_OFF: lambda r, now: f"tries {_nodes(r)} again{_when(r, now)}{_because(r)}",
+        ReasonKind.EXECUTION_SLOT: lambda r, _: f"{_nodes(r)} waits for an execution slot{_held_by(r)}",
+        ReasonKind.NODE_READY: lambda r, _: f"{_nodes(r)} is about to start{_because(r)}",
+        ReasonKind.ENDING: _ending,
+        ReasonKind.HALTED: _halted,
+        ReasonKind.UPSTREAM_FAILED: _upstream("failed"),
+        ReasonKind.UPSTREAM_STOPPED: _upstream("was stopped"),
+        ReasonKind.UPSTREAM_HALTED: _upstream("is halted"),
+        ReasonKind.UPSTREAM_BLOCKED: _upstream("is blocked itself"),
+        ReasonKind.UPSTREAM_MISSING: _upstream("does not exist"),
+        ReasonKind.UPSTREAM_ARCHIVED: _upstream("was put away before it completed"),
+        ReasonKind.UPSTREAM_QUARANTINED: _upstream("is quarantined"),
+        ReasonKind.DEPENDENCY_CYCLE: lambda r, _: (
+            f"waits for itself: {' → '.join(plain(task) for task in r.tasks)}"
+        ),
+        ReasonKind.RUN_MISSING: _simple("its run is missing from the database"),
+        ReasonKind.HANDLER_MISSING: lambda r, _: f"no handler here is called {plain(r.text or _nodes(r))}",
+        ReasonKind.GRAPH_MISSING: lambda r, _: f"its graph {plain(r.text or '')} is not defined",
+        ReasonKind.UPSTREAM_UNFINISHED: lambda r, _: f"waits for {_tasks(r)}",
+        ReasonKind.MANUAL: _simple("is manual: it waits until somebody starts it"),
+        ReasonKind.COMPANY_PAUSED: lambda r, _: f"the company is paused{_since(r)}",
+        ReasonKind.COMPANY_PARKED: lambda r, now: (
+            f"the company rests after crashes{_until(r, now)}{_because(r)}"
+        ),
+        ReasonKind.DRAINING: _simple("the host is closing, nothing new starts"),
+        ReasonKind.STORE_UNAVAILABLE: _simple("the database cannot be written at present"),
+        ReasonKind.RUN_SLOTS: _run_slots,
+        ReasonKind.TASKS_AHEAD: _ahead,
+        ReasonKind.NO_HOST: _simple("no process runs this database"),
+    }
+)
+"""A sentence for every kind of reason. It goes on from the task's id: "acme/report waits for collect"."""
+
+
+def _held_by(reason: Reason) -> str:
+    holders = listed(reason.tasks, reason.count) if reason.tasks else plain(reason.text or "")
+    return f"; they are held by {holders}" if holders else ""
+
+
+def _until(reason: Reason, now_ms: int) -> str:
+    return "" if reason.at_ms is None else f" until {moment(reason.at_ms, now_ms)}"

@@ -1,0 +1,1 @@
+"""The edges: mailboxes, actors, attempts, the supervisor. Everything that awaits."""

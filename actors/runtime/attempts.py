@@ -1,0 +1,170 @@
+"""Live attempts: the one registry of them, and their phases.
+
+The registry holds every registration of an attempt, the reverse maps included; no other module keeps a mapping keyed by attempt. `begin`
+asserts that none of them is there, in both directions; `finish` is the one way out. The execution slot is a field of the
+attempt, so slots in use are counted from attempts, never beside them.
+
+An attempt that was left behind because it would not end is kept apart until it returns, so that its late report is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import structlog
+import trio
+
+from actors.core.draft import AttemptKey
+from actors.core.reports import Report
+from actors.core.shape import NodeSpec
+from actors.core.transitions import PHASE_MOVES, Phase, check_move
+
+_log = structlog.get_logger("turnkeeper")
+
+
+@attrs.frozen
+class AttemptRef:
+    """An attempt of any company."""
+
+    company: str
+    key: AttemptKey
+
+    @property
+    def node(self) -> tuple[str, str, int, int]:
+        return (self.company, self.key.task, self.key.run, self.key.pos)
+
+
+@attrs.define(eq=False)
+class Attempt:
+    """One live attempt. ``ended`` is set when its end is known; ``report`` is that end, until it is committed."""
+
+    ref: AttemptRef
+    phase: Phase = Phase.CLAIMING
+    slot: bool = False
+    spec: NodeSpec | None = None
+    generation: int = 0
+    input_names: tuple[str, ...] = ()
+    progress: str | None = None
+    scope: trio.CancelScope | None = None
+    hard_scope: trio.CancelScope | None = None
+    """Shields a worker thread from the ordinary cancellation; cancelled when the attempt is left behind."""
+    cancel_why: str | None = None
+    report: Report | None = None
+    alive: bool = False
+    """Whether a child or a thread of it is still running."""
+    in_thread: bool = False
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    story: list[str] = attrs.field(factory=list)
+
+    @property
+    def label(self) -> str:
+        """``company/task/run/node/attempt``, for people."""
+        key = self.ref.key
+        node = self.spec.name if self.spec is not None else str(key.pos)
+        return f"{self.ref.company}/{key.task}/{key.run}/{node}/{key.number}"
+
+    def move(self, phase: Phase) -> None:
+        """Go to ``phase``; raises `IllegalMove` with the story so far, and changes nothing, if the table has no such move."""
+        check_move("attempt", PHASE_MOVES, self.label, self.phase, phase, self.story)
+        if phase is not self.phase:
+            self.story.append(self.phase.value)
+        self.phase = phase
+
+
+class Registry:
+    """Every live attempt of the process."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[AttemptRef, Attempt] = {}
+        self._by_company: dict[str, dict[AttemptRef, Attempt]] = {}
+        self._by_node: dict[tuple[str, str, int, int], AttemptRef] = {}
+        self._holding: dict[AttemptRef, Attempt] = {}
+        self._abandoned: dict[AttemptRef, Attempt] = {}
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(tuple(self._attempts.values()))
+
+    def get(self, ref: AttemptRef) -> Attempt | None:
+        return self._attempts.get(ref)
+
+    def of_company(self, company: str) -> tuple[Attempt, ...]:
+        return tuple(self._by_company.get(company, {}).values())
+
+    def busy(self, company: str) -> bool:
+        return company in self._by_company
+
+    @property
+    def slots_in_use(self) -> int:
+        return len(self._holding)
+
+    @property
+    def holders(self) -> tuple[Attempt, ...]:
+        return tuple(self._holding.values())
+
+    @property
+    def abandoned(self) -> tuple[Attempt, ...]:
+        return tuple(self._abandoned.values())
+
+    # --- in and out -------------------------------------------------------------------------------------------------
+
+    def begin(self, ref: AttemptRef) -> Attempt:
+        """Register an attempt and give it its slot. Nothing of it, nor of its node, may be registered."""
+        assert ref not in self._attempts, f"{ref} is registered already"
+        assert ref not in self._holding, f"{ref} holds a slot already"
+        assert ref not in self._by_company.get(ref.company, {}), (
+            f"{ref} is registered for its company already"
+        )
+        assert ref.node not in self._by_node, f"an earlier attempt of {ref.node} is still registered"
+        attempt = Attempt(ref)
+        self._attempts[ref] = attempt
+        self._by_company.setdefault(ref.company, {})[ref] = attempt
+        self._by_node[ref.node] = ref
+        attempt.slot = True
+        self._holding[ref] = attempt
+        return attempt
+
+    def free_slot(self, attempt: Attempt) -> bool:
+        """Take the slot from the attempt; says whether it had one."""
+        if not attempt.slot:
+            return False
+        attempt.slot = False
+        del self._holding[attempt.ref]
+        return True
+
+    def finish(self, ref: AttemptRef) -> None:
+        """Remove every registration. One that its exit path should have cleared is cleared, and loudly complained of."""
+        attempt = self._attempts.pop(ref, None)
+        if attempt is None:
+            return
+        attempt.move(Phase.FINALIZING)
+        if self.free_slot(attempt):
+            _log.warning("attempt.leak", attempt=attempt.label, registration="slot")
+        mine = self._by_company[ref.company]
+        del mine[ref]
+        if not mine:
+            del self._by_company[ref.company]
+        if self._by_node.get(ref.node) == ref:
+            del self._by_node[ref.node]
+        else:
+            _log.warning("attempt.leak", attempt=attempt.label, registration="node")
+        if attempt.alive:
+            self._abandoned[ref] = attempt
+
+    def returned(self, attempt: Attempt) -> None:
+        """The attempt's child or thread is gone, late or in time."""
+        attempt.alive = False
+        self._abandoned.pop(attempt.ref, None)
+
+    def check(self) -> None:
+        """Assert that all maps tell the same story, in both directions. For tests."""
+        assert {a.ref for a in self._attempts.values() if a.slot} == set(self._holding)
+        assert {ref for mine in self._by_company.values() for ref in mine} == set(self._attempts)
+        assert set(self._by_node.values()) == set(self._attempts)
+        assert all(ref.node == node for node, ref in self._by_node.items())
+        assert not set(self._abandoned) & set(self._attempts)

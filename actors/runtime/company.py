@@ -1,0 +1,358 @@
+"""A company's actor: one loop, one message at a time, one question: what may start now?
+
+A turn takes messages, reads what they need, decides, advances, commits, publishes and acts. Deciding awaits nothing, so no turn can
+begin inside another; acting comes after the commit, so nothing is seen or done that is not durable. A turn that is refused, or whose
+deciding raises, is undone in memory: nothing happened.
+
+The actor holds its company's state and nothing else. Its mailbox and the attempts belong to the runtime and survive it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import attrs
+import trio
+from outcome import Error, Outcome, Value
+
+from actors.core.advance import MOVES_MAX, advance
+from actors.core.decide import decide
+from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
+from actors.core.gates import Live
+from actors.core.loading import check_texts, state_of, take_in
+from actors.core.needs import Looked, Needs, needs_of
+from actors.core.reports import Report, decide_report
+from actors.core.state import CompanyState
+from actors.core.unit import unit_of
+from actors.errors import ActorCrashed, Refused
+from actors.messages import Message
+from storage.codec import clean_text
+from storage.database import Database
+from storage.errors import OutcomeUnknown, UnitRefused
+from storage.loading import LoadedTask, claim_company, load_company
+from storage.records import EventRecord
+from storage.units import Committed
+
+from . import recovery
+from .attempts import AttemptRef, Registry
+from .describe import describe
+from .execution import Executor
+from .lookup import look_up
+from .mailbox import Envelope, Mailbox, Sweep
+from .slots import Slots, TurnSlots
+
+BATCH_MAX = 100
+"""Messages of one turn. More would only make the first of them wait for the last."""
+LOOK_AGAIN_S = 60.0
+"""The loop never sleeps longer, so a wall clock that jumped is noticed."""
+IDLE_S = 10.0
+"""An actor with nothing to do stays so long: a company in conversation is not loaded anew for each message."""
+
+
+class Surroundings(Protocol):
+    """What an actor needs of the runtime."""
+
+    database: Database
+    registry: Registry
+    slots: Slots
+    executor: Executor
+    handlers: frozenset[str]
+    host_id: int
+    idle_s: float
+
+    def now_ms(self) -> int: ...
+    def live(self, company: str) -> Live: ...
+    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None: ...
+    def leave(self, company: str, due_ms: int | None) -> bool: ...
+    def quiet(self) -> None: ...
+
+
+@attrs.define
+class Crash(Exception):
+    """The actor cannot go on in this state of its memory. ``about`` is the task that was being decided, if one was."""
+
+    cause: BaseException
+    about: str | None = None
+
+    def __str__(self) -> str:
+        return describe(self.cause)
+
+
+@attrs.define
+class Turn:
+    """What one turn has taken and made so far."""
+
+    envelopes: list[Envelope]
+    answers: list[Outcome[Any]] = attrs.field(factory=list)
+    draft: Draft | None = None
+    more: bool = False
+    wants_slot: bool = False
+    healed: bool = False
+
+
+class CompanyActor:
+    def __init__(self, name: str, mailbox: Mailbox, around: Surroundings) -> None:
+        self.name = name
+        self.mailbox = mailbox
+        self.around = around
+        self.state: CompanyState | None = None
+        self.between_turns = trio.Event()
+        """Set while the state holds nothing that is not committed."""
+        self.wants_slot = False
+        self.resting = False
+        """Whether it waits for something to do."""
+        self._pending_reports: list[Report] = []
+        self._guests: list[str] = []
+        """Tasks that were read only because a message named them."""
+        self._alone = False
+        """The last unit was refused: take messages one by one until the guilty one is found."""
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Load, recover, and turn until there is nothing to do; returns when the company has left the directory."""
+        await self._load()
+        try:
+            while True:
+                self.mailbox.clear_wake()
+                more = await self._turn()
+                if not more and not self.mailbox.woken and await self._rest():
+                    return
+        finally:
+            self.around.slots.leave(self.name)
+
+    async def _rest(self) -> bool:
+        """Wait for a wake, the next due time, or long enough to leave; says whether the actor left."""
+        state = self._state
+        due_ms = state.next_due_ms()
+        until_due_s = LOOK_AGAIN_S if due_ms is None else max(0.0, (due_ms - self.around.now_ms()) / 1000)
+        may_leave = not self.around.registry.busy(self.name) and not self.wants_slot
+        stay_s = min(until_due_s, self.around.idle_s if may_leave else LOOK_AGAIN_S, LOOK_AGAIN_S)
+        self.resting = True
+        self.around.quiet()
+        try:
+            await self.mailbox.wait(stay_s)
+        finally:
+            self.resting = False
+        if not may_leave or self.mailbox.woken or until_due_s <= stay_s:
+            return False
+        # from here to the removal in `leave` there is no checkpoint: no message can slip in between
+        return self.mailbox.unused and self.around.leave(self.name, state.next_due_ms())
+
+    def next_due_ms(self) -> int | None:
+        """When something of the company becomes due by itself."""
+        return None if self.state is None else self.state.next_due_ms()
+
+    @property
+    def _state(self) -> CompanyState:
+        assert self.state is not None
+        return self.state
+
+    async def _load(self) -> None:
+        """Fence off whatever an earlier actor has under way, read the facts, and see what became of what was running."""
+        database, name = self.around.database, self.name
+        company = await database.writer.commit(lambda conn: claim_company(conn, name))
+        loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
+        for task in loaded.tasks:
+            if task.bad is not None:
+                await self._quarantine(task)
+        if any(task.bad is not None for task in loaded.tasks):
+            loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
+        state = state_of(loaded, self.around.handlers)
+        self.mailbox.drop_reports()
+        self._pending_reports = await recovery.reports(self.name, state, self.around)
+        self.state = state
+        self.between_turns.set()
+
+    async def _quarantine(self, task: LoadedTask) -> None:
+        company, now_ms = self.name, self.around.now_ms()
+        unit = recovery.Quarantine(
+            company, task.record.id, task.record.seq, clean_text(task.bad or ""), task.traceback, now_ms
+        )
+        committed, events = await self.around.database.writer.commit(unit)
+        self.around.published(company, events, committed)
+
+    # --- the turn -----------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> bool:
+        """One pass; says whether there is more to do at once."""
+        turn = Turn(self.mailbox.take(1 if self._alone else BATCH_MAX))
+        looked = await self._look(turn)
+        slots = TurnSlots(self.name, self.around.slots, self.around.registry)
+        self.between_turns = trio.Event()
+        try:
+            self._decide(turn, looked, slots)
+            committed = await self._commit(turn, slots)
+            if committed is None:
+                return True
+            self._act(turn, committed, slots)
+        finally:
+            self.between_turns.set()
+            slots.give_back()
+        self.wants_slot = turn.wants_slot
+        if turn.wants_slot:
+            self.around.slots.want(self.name)
+        return turn.more or self._alone
+
+    async def _look(self, turn: Turn) -> Looked:
+        """Read what the messages name and memory does not hold, in one reading."""
+        messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
+        needs = needs_of(self._state, messages)
+        if not needs:
+            return Looked()
+        try:
+            return await self._read(needs)
+        except BaseException:
+            self.mailbox.put_back(turn.envelopes)
+            raise
+
+    async def _read(self, needs: Needs) -> Looked:
+        company_id = self._state.company.company_id
+        found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+        bad = [task for task in found.tasks if task.bad is not None]
+        for task in bad:
+            await self._quarantine(task)
+        if bad:
+            found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+        take_in(self._state, found.tasks, found.missing)
+        self._guests.extend(task.record.id for task in found.tasks)
+        return looked
+
+    def _decide(self, turn: Turn, looked: Looked, slots: TurnSlots) -> None:
+        """Everything from the messages to the moves. No checkpoint; an exception takes all of it back."""
+        draft = turn.draft = Draft(self._state, self.around.now_ms())
+        start = draft.mark()
+        current: Envelope | None = None
+        try:
+            for report in self._pending_reports:
+                decide_report(draft, report)
+            for current in turn.envelopes:
+                turn.answers.append(self._decide_one(draft, current, looked, turn))
+            current = None
+            if not (self._alone and turn.envelopes):
+                moves_max = 1 if self._alone else MOVES_MAX
+                live = self.around.live(self.name)
+                before = draft.moves
+                advanced = advance(draft, slots, live, host_id=self.around.host_id, moves_max=moves_max)
+                turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
+                swept = bool(turn.envelopes) and all(isinstance(e.content, Sweep) for e in turn.envelopes)
+                turn.healed = turn.healed or (swept and draft.moves > before)
+            else:
+                turn.more = True
+            draft.note_flips()
+        except Exception as error:
+            about = draft.about
+            draft.rollback(start)
+            self._blame(turn, current, error)
+            raise Crash(error, about) from error
+
+    def _decide_one(self, draft: Draft, envelope: Envelope, looked: Looked, turn: Turn) -> Outcome[Any]:
+        """One message: its moves and its answer. A sender's mistake takes back only its own moves."""
+        content = envelope.content
+        mark = draft.mark()
+        draft.about = None
+        if isinstance(content, Report):
+            decide_report(draft, content)
+            if content.bad_row is not None:
+                raise recovery.BadRow(content.key.task, content.bad_row)
+            return Value(None)
+        if isinstance(content, Sweep):
+            turn.healed = recovery.look_again(draft, self.name, self.around) or turn.healed
+            return Value(None)
+        try:
+            return Value(decide(draft, content, looked))
+        except Refused as refusal:
+            draft.rollback(mark)
+            if envelope.reply is None:
+                draft.event(
+                    "message.refused", reason=clean_text(str(refusal)), message=type(content).__name__
+                )
+            return Error(refusal)
+
+    def _blame(self, turn: Turn, guilty: Envelope | None, error: BaseException) -> None:
+        """Deciding raised: the guilty message is answered, the others are taken again by the next actor."""
+        if guilty is not None and isinstance(guilty.content, Message):
+            guilty.fail(ActorCrashed(self.name, describe(error)))
+            self.mailbox.put_back(envelope for envelope in turn.envelopes if envelope is not guilty)
+        else:
+            self.mailbox.put_back(turn.envelopes)
+
+    async def _commit(self, turn: Turn, slots: TurnSlots) -> Committed | None:
+        """Make the turn durable; ``None`` if the database refused it, so that nothing of it happened."""
+        draft = turn.draft
+        assert draft is not None
+        if draft.empty:
+            return Committed(0, 0, ())
+        unit = unit_of(draft)
+        pending = self.around.database.writer.submit(unit)
+        slots.sent()
+        try:
+            return await pending.wait()
+        except UnitRefused as refusal:
+            self._undo(turn, refusal)
+            return None
+        except BaseException:
+            for envelope in turn.envelopes:
+                envelope.fail(OutcomeUnknown())
+            raise
+
+    def _undo(self, turn: Turn, refusal: UnitRefused) -> None:
+        """A unit was refused: undo it, and take its messages again one by one, so that only the guilty one hears of it."""
+        draft = turn.draft
+        assert draft is not None
+        about = draft.about
+        for change in reversed(draft.changes):
+            draft.state.undo(change)
+        if not self._alone:
+            self._alone = True
+            self.mailbox.put_back(turn.envelopes)
+            return
+        if turn.envelopes:
+            (envelope,) = turn.envelopes
+            if not isinstance(envelope.content, Message):
+                self.mailbox.put_back(turn.envelopes)
+                raise Crash(refusal, about)
+            envelope.fail(ActorCrashed(self.name, describe(refusal)))
+            return
+        raise Crash(refusal, about)
+
+    # --- after the commit ---------------------------------------------------------------------------------------------
+
+    def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
+        """Durable, so now visible, and only then acted upon. No checkpoint."""
+        draft = turn.draft
+        assert draft is not None
+        self._pending_reports = []
+        if not turn.envelopes:
+            self._alone = self._alone and turn.more
+        self.around.published(self.name, tuple(draft.events), committed)
+        inputs = iter(committed.inputs)
+        for effect in draft.effects:
+            self._perform(effect, inputs, slots)
+        for envelope, answer in zip(turn.envelopes, turn.answers, strict=True):
+            if isinstance(envelope.content, Sweep):
+                envelope.content.healed.settle(Value(turn.healed))
+            elif envelope.reply is not None:
+                envelope.reply.settle(answer)
+        self._forget(draft)
+
+    def _forget(self, draft: Draft) -> None:
+        """Let go of settled tasks that nobody waiting needs."""
+        for task in self._guests:
+            self._state.evict(task)
+        self._guests.clear()
+        for change in draft.changes:
+            if change.kind in ("run", "task"):
+                self._state.evict(change.task)
+
+    def _perform(self, effect: Effect, inputs: Any, slots: TurnSlots) -> None:
+        executor = self.around.executor
+        if isinstance(effect, StartAttempt):
+            attempt = slots.started(AttemptRef(self.name, effect.key))
+            executor.start(attempt, effect, next(inputs))
+        elif isinstance(effect, CancelAttempt):
+            executor.cancel(AttemptRef(self.name, effect.key), effect.why)
+        elif isinstance(effect, EndAttempt):
+            executor.finish(AttemptRef(self.name, effect.key))
+        else:
+            raise AssertionError(effect)

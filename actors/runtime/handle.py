@@ -1,0 +1,180 @@
+"""The handle of a company: what a host, or a handler, says to it and asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import trio
+
+from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, WouldDeadlock
+from actors.events import Event
+from actors.messages import Message
+from actors.states import AttemptView, Explanation, Outcome, TaskStatus
+from storage.codec import check_name
+
+from . import reads
+from .context import current_attempt
+from .mailbox import USER_MAX, Envelope, Reply
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+R = TypeVar("R")
+
+
+class Reads:
+    """What can be read of a company. Nothing here goes through its mailbox, waits for its work, or changes anything.
+
+    Raises `TaskUnknown` for an id that the company does not have, `StoreUnavailable` while the database cannot be read.
+    """
+
+    def __init__(self, source: reads.Source, name: str) -> None:
+        self._source = source
+        self.name = name
+
+    async def status(self, task: str) -> TaskStatus:
+        """The task as it stands."""
+        return await reads.status(self._source, self.name, _id(task))
+
+    async def queue(self, *, goal: str | None = None) -> tuple[TaskStatus, ...]:
+        """Unsettled tasks: those that hold a run slot, then the line in its order. ``goal`` narrows it."""
+        return await reads.queue(self._source, self.name, goal)
+
+    async def tasks(self, *, archived: bool = False) -> tuple[TaskStatus, ...]:
+        """Every task, in the order of creation; archived ones only if asked for."""
+        return await reads.tasks(self._source, self.name, archived=archived)
+
+    async def explain(self, task: str) -> Explanation:
+        """Every closed gate of the task, in order, with the ids, numbers and times concerned."""
+        return await reads.explanation(self._source, self.name, _id(task))
+
+    async def timeline(self, task: str) -> tuple[Event, ...]:
+        """Every event of the task, oldest first."""
+        return await reads.timeline(self._source, self.name, _id(task))
+
+    async def result(self, task: str) -> Mapping[str, Any]:
+        """Results of the newest run's succeeded nodes, by node."""
+        return await reads.result(self._source, self.name, _id(task))
+
+    async def attempts(self, task: str) -> tuple[AttemptView, ...]:
+        """Every attempt at every node of every run of the task, oldest first."""
+        return await reads.attempts(self._source, self.name, _id(task))
+
+
+def _id(task: str) -> str:
+    return check_name(task, what="a task id")
+
+
+class Company(Reads):
+    """A company of a running `Runtime`."""
+
+    _source: Runtime
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        super().__init__(runtime, name)
+        self._runtime = runtime
+
+    def __repr__(self) -> str:
+        return f"<company {self.name!r}>"
+
+    async def ask(self, message: Message[R]) -> R:
+        """Send a message and return its reply, which is durable.
+
+        Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `ActorCrashed`, `RuntimeClosed` (nothing happened), or
+        `OutcomeUnknown`. Waits for room in the mailbox, and while the store is away. Cancellation: stops waiting; the message
+        stands if it was put in the mailbox.
+        """
+        envelope = Envelope(_message(message), Reply())
+        await self._put(envelope)
+        assert envelope.reply is not None
+        return cast("R", await envelope.reply.wait())
+
+    async def tell(self, message: Message[Any]) -> None:
+        """Send a message and do not wait for its outcome. A refusal becomes an event. Waits for room; errors as `ask`."""
+        await self._put(Envelope(_message(message)))
+
+    def tell_nowait(self, message: Message[Any]) -> None:
+        """`tell` that never waits: raises `MailboxFull` if there is no room."""
+        envelope = Envelope(_message(message))
+        cell = self._runtime.supervisor.cell(self.name)
+        if not self._runtime.supervisor.parked_answer(cell, envelope) and not cell.mailbox.put_nowait(
+            envelope
+        ):
+            raise MailboxFull(self.name, USER_MAX)
+
+    async def _put(self, envelope: Envelope) -> None:
+        if self._runtime.closing:
+            raise RuntimeClosed
+        cell = self._runtime.supervisor.cell(self.name)
+        if self._runtime.supervisor.parked_answer(cell, envelope):
+            await trio.lowlevel.checkpoint()
+            return
+        await cell.mailbox.put(envelope)
+
+    async def when_settled(self, task: str) -> Outcome:
+        """Wait until the task's newest run is completed, failed or stopped; at once if it is.
+
+        Raises `WouldDeadlock` in a handler that waits for its own task, or for one that its own run keeps from a run slot;
+        `RuntimeClosed` if the runtime closes first; `TaskUnknown`. Cancellation: stops waiting.
+        """
+        task = _id(task)
+        while True:
+            news = self._runtime.hub.news
+            if self._runtime.hub.closed:
+                raise RuntimeClosed("the runtime closed before the task settled")
+            seen = await reads.view(self._runtime, self.name, [task])
+            state, entry = reads.entry_in(seen, task)
+            run = entry.run
+            if run is not None and run.status.settled:
+                company_id, seq = state.company.company_id, entry.task.seq
+                found = await reads.results_of_run(self._runtime.database, company_id, seq, run.number)
+                return Outcome(task, run.number, run.status, found, run.reason)
+            self._refuse_deadlock(task, queued=entry.queued, slots_free=state.slots_free)
+            await news.wait()
+
+    def _refuse_deadlock(self, task: str, *, queued: bool, slots_free: int) -> None:
+        me = current_attempt.get(None)
+        if me is None or me.company != self.name:
+            return
+        if me.key.task == task:
+            raise WouldDeadlock(task, "it is the task of the handler that waits")
+        if queued and slots_free == 0:
+            raise WouldDeadlock(
+                task, f"it needs a run slot, and the run of {me.key.task!r} that waits for it holds one"
+            )
+
+    async def when_idle(self) -> None:
+        """Wait until nothing of the company is in flight: no attempt, no message, whatever is queued.
+
+        Raises `RuntimeClosed` if the runtime closes first. Cancellation: stops waiting.
+        """
+        me = current_attempt.get(None)
+        if me is not None and me.company == self.name:
+            raise WouldDeadlock(me.key.task, "the handler that waits is itself in flight")
+        while True:
+            news = self._runtime.hub.news
+            if self._runtime.hub.closed:
+                raise RuntimeClosed("the runtime closed before the company was idle")
+            if self._idle():
+                await trio.lowlevel.checkpoint()
+                return
+            await news.wait()
+
+    def _idle(self) -> bool:
+        cell = self._runtime.supervisor.find(self.name)
+        if self._runtime.registry.busy(self.name):
+            return False
+        return cell is None or (
+            cell.mailbox.unused
+            and not cell.mailbox.woken
+            and cell.actor is not None
+            and cell.actor.state is not None
+            and cell.actor.resting
+        )
+
+
+def _message(message: object) -> Message[Any]:
+    if not isinstance(message, Message) or type(message) is Message:
+        raise InvalidMessage(f"a company can be told a message of actors.messages, not {message!r}")
+    return message

@@ -1,0 +1,91 @@
+"""Reading the log. Live is only a wake: what is read is always the table, so there is no seam between old and new."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from actors.events import Event
+from storage.codec import check_name
+from storage.database import Database
+from storage.errors import StoreClosed
+from storage.statements import SQL
+
+from .hub import Hub
+
+PAGE = 500
+"""Events of one read: bounded, so that no snapshot stays open while a slow reader works."""
+
+
+def event_of(row: Sequence[Any]) -> Event:
+    """A row of the log as an `Event`."""
+    *fields, data = row
+    return Event(*fields, data=json.loads(data) if data else {})
+
+
+async def follow_events(
+    database: Database, hub: Hub, *, company: str | None, after: int
+) -> AsyncIterator[Event]:
+    """Events after ``after``, and then each new one, until the hub closes."""
+    page = Page(company, after)
+    while True:
+        news, closed = hub.news, hub.closed
+        try:
+            with hub.reading():
+                rows = await database.read(page.read)
+        except StoreClosed:
+            return
+        for row in rows:
+            yield event_of(row)
+        if len(rows) < PAGE:
+            if closed:
+                return
+            with hub.reading():
+                await news.wait()
+
+
+class Page:
+    """Where a reader is: its position over all companies, or its place in one company's dense numbers."""
+
+    def __init__(self, company: str | None, after: int) -> None:
+        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+            raise ValueError(f"after must be a position of at least 0, not {after!r}")
+        self._company = None if company is None else check_name(company, what="a company's name")
+        self._after = after
+        self._seq: int | None = None
+
+    def read(self, conn: sqlite3.Connection) -> list[Any]:
+        if self._company is None:
+            rows = conn.execute(SQL["events_all"], {"after": self._after, "limit": PAGE}).fetchall()
+        else:
+            rows = self._read_company(conn, self._company)
+        if rows:
+            self._after = rows[-1][0]
+        return rows
+
+    def _read_company(self, conn: sqlite3.Connection, name: str) -> list[Any]:
+        row = conn.execute(SQL["find_company"], {"name": name}).fetchone()
+        if row is None:
+            return []
+        if self._seq is None:
+            self._seq = _seq_at(conn, row[0], self._after)
+        params = {"company_id": row[0], "name": name, "after_seq": self._seq, "limit": PAGE}
+        rows = conn.execute(SQL["events_company"], params).fetchall()
+        if rows:
+            self._seq = rows[-1][2]
+        return rows
+
+
+def _seq_at(conn: sqlite3.Connection, company_id: int, position: int) -> int:
+    """The company's last number at or before ``position``. Both rise together, so halving finds it in a few look-ups."""
+    low, high = 0, int(conn.execute(SQL["event_seq"], {"company_id": company_id}).fetchone()[0])
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = conn.execute(SQL["event_position"], {"company_id": company_id, "seq": middle}).fetchone()
+        if row is None or row[0] <= position:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,40 @@
+"""The one reading of a turn: rows that its messages name and memory does not hold."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from actors.core.loading import check_texts
+from actors.core.needs import Looked, Needs
+from storage.loading import FoundTasks, find_tasks
+from storage.statements import SQL
+
+
+def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[FoundTasks, Looked]:
+    """The tasks that are asked for, and what else the messages need to know."""
+    contents: dict[str, str | None] = {}
+    keys: dict[str, str] = {}
+    ids = set(needs.ids)
+    if needs.content:
+        params = {"company_id": company_id, "ids": json.dumps(sorted(needs.content))}
+        contents.update(conn.execute(SQL["contents_by_id"], params).fetchall())
+        ids.update(contents)
+    if needs.keys:
+        params = {"company_id": company_id, "keys": json.dumps(sorted(needs.keys))}
+        for key, task, content in conn.execute(SQL["tasks_by_key"], params).fetchall():
+            keys[key] = task
+            contents[task] = content
+            ids.add(task)
+    found = find_tasks(conn, company_id, ids, check_texts)
+    return found, Looked(found.known, contents, keys, _closure(conn, company_id, needs))
+
+
+def _closure(conn: sqlite3.Connection, company_id: int, needs: Needs) -> dict[str, tuple[str, ...]]:
+    if not needs.closure:
+        return {}
+    edges: dict[str, list[str]] = {}
+    params = {"company_id": company_id, "ids": json.dumps(sorted(needs.closure))}
+    for task, upstream in conn.execute(SQL["upstream_closure"], params).fetchall():
+        edges.setdefault(task, []).append(upstream)
+    return {task: tuple(upstreams) for task, upstreams in edges.items()}

@@ -1,0 +1,156 @@
+"""What became of attempts whose actor, or whose process, is gone; and tasks that cannot be trusted.
+
+An actor that begins finds nodes that are running. The attempt is still alive in this process: it is adopted. It has ended and its report was
+not committed: the report is told again. It is nowhere: if this process started it, it was interrupted; if another did, it died with it
+(*lost*), and a command that it left running is ended before the node runs again. Start-up, restart and sweep ask the same question here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import attrs
+import structlog
+
+from actors.commands import end_orphan
+from actors.core.advance import attempt_key
+from actors.core.draft import AttemptKey, Draft
+from actors.core.reports import Report, decide_report
+from actors.core.state import CompanyState
+from actors.core.transitions import Phase
+from storage.records import AttemptEnd, EventRecord, RunStatus
+from storage.statements import SQL
+from storage.units import Committed, write_events
+
+from .attempts import AttemptRef
+
+if TYPE_CHECKING:
+    from .company import Surroundings
+
+_log = structlog.get_logger("turnkeeper")
+
+
+class BadRow(Exception):
+    """A text in the task's rows cannot be read back."""
+
+    def __init__(self, task: str, why: str) -> None:
+        super().__init__(f"bad row: {why}")
+        self.task = task
+
+
+def running_attempts(state: CompanyState) -> list[AttemptKey]:
+    """The attempts that the rows say are running."""
+    keys: list[AttemptKey] = []
+    for task in state.slots.values():
+        entry = state.entries[task]
+        if entry.progress is not None and entry.nodes is not None:
+            keys.extend(attempt_key(entry, entry.nodes[pos]) for pos in sorted(entry.progress.running))
+    return keys
+
+
+async def reports(company: str, state: CompanyState, around: Surroundings) -> list[Report]:
+    """One report for every attempt that has ended without its end being committed. The others are adopted as they are."""
+    ended: list[Report] = []
+    wanted = set()
+    for key in running_attempts(state):
+        wanted.add(key)
+        attempt = around.registry.get(AttemptRef(company, key))
+        if attempt is None:
+            ended.append(await _orphan(company, state.company.company_id, key, around))
+        elif attempt.report is not None:
+            ended.append(attempt.report)
+    for attempt in around.registry.of_company(company):
+        if attempt.ref.key not in wanted:
+            _disown(attempt.ref, attempt.phase, attempt.report, around, ended)
+    return ended
+
+
+def _disown(
+    ref: AttemptRef, phase: Phase, report: Report | None, around: Surroundings, ended: list[Report]
+) -> None:
+    """An attempt that no row knows of: it may do no more, and its report will be late."""
+    if report is not None:
+        ended.append(report)
+    elif phase in (Phase.EXECUTING, Phase.WAITING):
+        around.executor.cancel(ref, "superseded")
+
+
+async def _orphan(company: str, company_id: int, key: AttemptKey, around: Surroundings) -> Report:
+    params = {"company_id": company_id, "seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
+    row = await around.database.read(lambda conn: conn.execute(SQL["attempt_process"], params).fetchone())
+    pid, started, host_id = row or (None, None, None)
+    if pid is not None and started is not None and await end_orphan(pid, started):
+        _log.warning("command.orphan_ended", company=company, task=key.task, run=key.run, pid=pid)
+    if host_id == around.host_id:
+        return Report(key, AttemptEnd.INTERRUPTED, error="the company's actor was restarted")
+    return Report(key, AttemptEnd.LOST)
+
+
+def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
+    """The sweep's question to an actor that lives: is everything that should run really there? Says whether it was not."""
+    healed = False
+    state = draft.state
+    for key in running_attempts(state):
+        if around.registry.get(AttemptRef(company, key)) is None:
+            decide_report(
+                draft, Report(key, AttemptEnd.INTERRUPTED, error="found by the sweep: nobody was running it")
+            )
+            healed = True
+    for task in state.slots.values():
+        draft.touched.setdefault(task)
+    for entry in list(state.entries.values()):
+        if entry.run is not None and entry.run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
+            state.refresh(entry, cause=entry.task.id)
+    return healed
+
+
+@attrs.frozen
+class Quarantine:
+    """The unit that sets a task aside, by SQL that decodes nothing: attempts interrupted, an active run failed, its slot free."""
+
+    company: str
+    task: str
+    seq: int
+    why: str
+    traceback: str | None
+    now_ms: int
+
+    def __call__(self, conn: sqlite3.Connection) -> tuple[Committed, tuple[EventRecord, ...]]:
+        company_id = conn.execute(SQL["find_company"], {"name": self.company}).fetchone()[0]
+        key = {"company_id": company_id, "seq": self.seq, "at_ms": self.now_ms, "why": self.why}
+        conn.execute(SQL["quarantine_insert"], {**key, "traceback": self.traceback})
+        interrupted = conn.execute(SQL["quarantine_attempts"], key).rowcount
+        conn.execute(SQL["quarantine_nodes"], key)
+        runs = conn.execute(SQL["quarantine_runs"], key).fetchall()
+        events = [
+            EventRecord(
+                "task.quarantined",
+                self.now_ms,
+                task=self.task,
+                task_seq=self.seq,
+                reason=self.why,
+                data={"interrupted": interrupted},
+            )
+        ]
+        for number, status in runs:
+            data: dict[str, object] = {"skipped": 0} if status == "stopped" else {"nodes": []}
+            before = "stopping" if status == "stopped" else "running"
+            events.append(
+                EventRecord(
+                    f"run.{status}",
+                    self.now_ms,
+                    task=self.task,
+                    task_seq=self.seq,
+                    run=number,
+                    before=before,
+                    after=status,
+                    reason=self.why,
+                    data=data,
+                )
+            )
+        last = conn.execute(
+            SQL["number_events"], {"company_id": company_id, "events": len(events)}
+        ).fetchone()[0]
+        first_seq = last - len(events) + 1
+        return Committed(write_events(conn, company_id, first_seq, events), first_seq, ()), tuple(events)

@@ -1,0 +1,222 @@
+"""The supervisor: a directory of companies that have something to do, each watched over by a wrapper that catches.
+
+A company is a *cell*: its mailbox, its actor if one runs, and its crashes. The cell outlives its actors. A crashed actor is started
+again from stored facts after a rest that grows; while the rest is long the company is parked. Look-up-or-start is
+synchronous, and so is leaving, so no message falls between two actors. One company's trouble never reaches another.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import attrs
+import structlog
+import trio
+
+from actors.core.restart import PARKED_ABOVE_S, add_crash, delay_s
+from actors.errors import CompanyParked, OutcomeUnknown, RuntimeClosed
+from actors.messages import Unpark, Unparked
+from storage.codec import clean_text
+from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
+from storage.records import EventRecord
+from storage.statements import SQL
+
+from . import recovery
+from .company import CompanyActor, Crash
+from .describe import describe
+from .mailbox import Envelope, Mailbox, Sweep
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+_log = structlog.get_logger("turnkeeper")
+
+
+@attrs.define(eq=False)
+class Cell:
+    """One company in the directory."""
+
+    name: str
+    mailbox: Mailbox = attrs.field(factory=Mailbox)
+    actor: CompanyActor | None = None
+    crashes: tuple[float, ...] = ()
+    parked: str | None = None
+    parked_until_s: float = 0.0
+    last_about: str | None = None
+    """The task that the last crash was about; twice in a row and it is quarantined."""
+    unpark: trio.Event = attrs.field(factory=trio.Event)
+
+
+class Supervisor:
+    def __init__(self, nursery: trio.Nursery, runtime: Runtime) -> None:
+        self._nursery = nursery
+        self._runtime = runtime
+        self._cells: dict[str, Cell] = {}
+        self._due: list[tuple[int, str]] = []
+        self._due_changed = trio.Event()
+        self.closed = False
+
+    # --- the directory ----------------------------------------------------------------------------------------------
+
+    def cell(self, company: str) -> Cell:
+        """The company's cell, started if it has none. Synchronous."""
+        cell = self._cells.get(company)
+        if cell is None:
+            if self.closed:
+                raise RuntimeClosed
+            cell = self._cells[company] = Cell(company)
+            self._nursery.start_soon(self._watch, cell, name=f"company {company}")
+        return cell
+
+    def find(self, company: str) -> Cell | None:
+        return self._cells.get(company)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(self._cells.values())
+
+    def leave(self, cell: Cell, due_ms: int | None) -> bool:
+        """The actor has nothing to do. Removal and the check before it have no checkpoint between."""
+        if self._cells.get(cell.name) is cell:
+            del self._cells[cell.name]
+        self.note_due(cell.name, due_ms)
+        return True
+
+    def wake(self, company: str) -> None:
+        """Make the company look. One that has no actor is started: it looks when it begins."""
+        if not self.closed:
+            self.cell(company).mailbox.wake()
+
+    # --- due times of absent companies --------------------------------------------------------------------------------
+
+    def note_due(self, company: str, due_ms: int | None) -> None:
+        if due_ms is not None:
+            heappush(self._due, (due_ms, company))
+            self._due_changed.set()
+
+    @property
+    def has_due(self) -> bool:
+        return bool(self._due)
+
+    async def bring_back(self) -> None:
+        """Start companies whose due time has come. One child for all of them."""
+        while True:
+            self._due_changed = trio.Event()
+            now_ms = self._runtime.now_ms()
+            while self._due and self._due[0][0] <= now_ms:
+                self.wake(heappop(self._due)[1])
+            wait_s = min((self._due[0][0] - now_ms) / 1000, 60.0) if self._due else 60.0
+            with trio.move_on_after(wait_s):
+                await self._due_changed.wait()
+
+    # --- watching over one company ------------------------------------------------------------------------------------
+
+    async def _watch(self, cell: Cell) -> None:
+        """Run the company's actors, one after the other, until one leaves. Catches everything but cancellation."""
+        try:
+            while not self.closed:
+                cell.actor = CompanyActor(cell.name, cell.mailbox, self._runtime.surroundings)
+                try:
+                    await cell.actor.run()
+                except (StaleEpoch, StoreClosed, OutcomeUnknown) as error:
+                    self._end(cell, error)
+                    return
+                except StoreUnavailable:
+                    await trio.sleep(1.0)  # not a crash: the store is away, and reading will work again
+                    continue
+                except Exception as error:
+                    await self._crashed(cell, error)
+                    continue
+                return
+        finally:
+            cell.actor = None
+            if self._cells.get(cell.name) is cell:
+                del self._cells[cell.name]
+            if not cell.mailbox.unused or self.closed:
+                cell.mailbox.close(RuntimeClosed())
+
+    def _end(self, cell: Cell, error: BaseException) -> None:
+        _log.error("actor.ended", company=cell.name, cause=describe(error))
+        cell.mailbox.close(error if isinstance(error, OutcomeUnknown) else RuntimeClosed(str(error)))
+
+    async def _crashed(self, cell: Cell, error: Exception) -> None:
+        """Write down the crash, set aside a task that caused two in a row, and rest."""
+        cell.actor = None
+        cause = error.cause if isinstance(error, Crash) else error
+        about = error.about if isinstance(error, Crash) else None
+        text = describe(cause)
+        bad_row = isinstance(cause, recovery.BadRow)
+        again = about is not None and (about == cell.last_about or bad_row)
+        cell.last_about = None if again else about
+        _log.error("actor.crashed", company=cell.name, cause=text, task=about, exc_info=cause)
+        now_s = trio.current_time()
+        cell.crashes = () if again else add_crash(cell.crashes, now_s)
+        if again and about is not None:
+            await self._set_aside(cell, about, cause)
+        rest_s = delay_s(len(cell.crashes))
+        await self._runtime.record_company_event(
+            cell.name,
+            EventRecord(
+                "actor.crashed", self._runtime.now_ms(), task=about, reason=text, data={"cause": text}
+            ),
+        )
+        if rest_s > 0:
+            await self._rest(cell, rest_s, text)
+
+    async def _rest(self, cell: Cell, rest_s: float, cause: str) -> None:
+        cell.unpark = trio.Event()
+        if rest_s > PARKED_ABOVE_S:
+            cell.parked = cause
+            cell.parked_until_s = trio.current_time() + rest_s
+            cell.mailbox.fail_all(self._parked_error(cell), asked_only=True)
+            data = {"cause": cause, "wait_s": rest_s}
+            await self._runtime.record_company_event(
+                cell.name, EventRecord("company.parked", self._runtime.now_ms(), reason=cause, data=data)
+            )
+        with trio.move_on_after(rest_s):
+            await cell.unpark.wait()
+        was_parked, cell.parked = cell.parked, None
+        if cell.unpark.is_set():
+            cell.crashes = ()
+            if was_parked is not None:
+                await self._runtime.record_company_event(
+                    cell.name, EventRecord("company.unparked", self._runtime.now_ms())
+                )
+
+    async def _set_aside(self, cell: Cell, task: str, cause: BaseException) -> None:
+        """Quarantine the task durably; its attempts are told to end, and their reports will be late."""
+        import traceback
+
+        shown = "".join(traceback.format_exception(cause))[-20_000:]
+        name = cell.name
+        row = await self._runtime.database.read(
+            lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
+        )
+        if row is None:
+            return
+        why = clean_text(f"its moves failed twice: {describe(cause)}")
+        if isinstance(cause, recovery.BadRow):
+            why = clean_text(str(cause))
+        unit = recovery.Quarantine(name, task, row[0], why, shown, self._runtime.now_ms())
+        committed, events = await self._runtime.database.writer.commit(unit)
+        self._runtime.published(name, events, committed)
+        for attempt in self._runtime.registry.of_company(name):
+            if attempt.ref.key.task == task:
+                self._runtime.executor.cancel(attempt.ref, "superseded")
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def parked_answer(self, cell: Cell, envelope: Envelope) -> bool:
+        """Answer a message to a parked company; says whether it was answered, so that it must not be put."""
+        if cell.parked is None or isinstance(envelope.content, Sweep):
+            return False
+        if isinstance(envelope.content, Unpark):
+            cell.unpark.set()
+            envelope.answer(Unparked(was_parked=True))
+            return True
+        raise self._parked_error(cell)
+
+    def _parked_error(self, cell: Cell) -> CompanyParked:
+        wait_s = max(0.0, cell.parked_until_s - trio.current_time())
+        return CompanyParked(cell.name, cell.parked or "", wait_s)

@@ -1,0 +1,112 @@
+"""The sweep: a periodic pass that heals what wakes and reports missed. Start-up is a sweep, by the same code.
+
+Companies with something running, or a due time that has passed, are asked every time; those that only have tasks queued, oldest-checked
+first, up to a thousand a pass. It goes page by page, one company's error does not stop it, and it needs no slot.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+import attrs
+import structlog
+import trio
+
+from actors.errors import CompanyParked, RuntimeClosed
+from storage.errors import StorageError
+from storage.records import EventRecord
+from storage.statements import SQL
+
+from .describe import describe
+from .mailbox import Envelope, Sweep
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+_log = structlog.get_logger("turnkeeper")
+
+EVERY_S = 60.0
+PAGE = 100
+QUEUED_MAX = 1_000
+"""Companies with nothing but queued tasks that one pass asks."""
+ANSWER_S = 30.0
+"""How long one page of companies may take to look; the next pass asks again."""
+
+
+@attrs.frozen
+class SweepReport:
+    """The last pass: when it ended, how many companies it asked, how many of them it healed."""
+
+    at_ms: int
+    companies: int
+    healed: int
+    errors: int
+
+
+class Sweeper:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.last: SweepReport | None = None
+
+    async def run(self) -> None:
+        """Sweep for ever. Never overlaps itself."""
+        while True:
+            await trio.sleep(EVERY_S)
+            try:
+                await self.sweep()
+            except StorageError as error:
+                _log.warning("sweep.failed", cause=describe(error))
+
+    async def sweep(self) -> SweepReport:
+        """One pass over everything that may need it."""
+        names = await self._runtime.database.read(self._names)
+        asked = healed = errors = 0
+        for start in range(0, len(names), PAGE):
+            page = names[start : start + PAGE]
+            page_healed, page_errors = await self._ask(page)
+            asked += len(page)
+            healed += page_healed
+            errors += page_errors
+        self.last = SweepReport(self._runtime.now_ms(), asked, healed, errors)
+        if healed:
+            data = {"healed": healed, "companies": asked}
+            await self._runtime.record_event(EventRecord("sweep.finished", self.last.at_ms, data=data))
+        return self.last
+
+    def _names(self, conn: sqlite3.Connection) -> list[str]:
+        found: dict[str, None] = {}
+        after = 0
+        while rows := conn.execute(SQL["sweep_active"], {"after": after, "limit": PAGE}).fetchall():
+            found.update(dict.fromkeys(row[0] for row in rows))
+            after = rows[-1][1]
+        due = {"now_ms": self._runtime.now_ms(), "limit": QUEUED_MAX}
+        found.update(dict.fromkeys(row[0] for row in conn.execute(SQL["sweep_due"], due).fetchall()))
+        queued = conn.execute(SQL["sweep_queued"], {"limit": QUEUED_MAX}).fetchall()
+        found.update(dict.fromkeys(row[0] for row in queued))
+        return list(found)
+
+    async def _ask(self, names: list[str]) -> tuple[int, int]:
+        """Ask a page of companies to look again; says how many were healed and how many could not be asked."""
+        sweeps: list[Sweep] = []
+        errors = 0
+        for name in names:
+            sweep = Sweep()
+            try:
+                self._runtime.supervisor.cell(name).mailbox.put_nowait(Envelope(sweep))
+                sweeps.append(sweep)
+            except (RuntimeClosed, CompanyParked, StorageError) as error:
+                errors += 1
+                _log.warning("sweep.company_failed", company=name, cause=describe(error))
+        healed = 0
+        with trio.move_on_after(ANSWER_S) as scope:
+            for sweep in sweeps:
+                healed += bool(await sweep.healed.wait())
+        if scope.cancelled_caught:
+            errors += 1
+        names_json, now_ms = json.dumps(names), self._runtime.now_ms()
+        await self._runtime.database.writer.commit(
+            lambda conn: conn.execute(SQL["mark_checked"], {"names": names_json, "now_ms": now_ms}).rowcount
+        )
+        return healed, errors

@@ -1,0 +1,90 @@
+"""The arguments become values, or one message and status 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.cli import main
+from actors.cli.parser import DemoOptions, ReadOptions, RunOptions, TaskName, parse
+
+DB = Path("x.db")
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("run p.toml --db x.db", RunOptions(DB, Path("p.toml"))),
+        (
+            "run p.toml --db x.db --retry a/b --retry c/d --start e/f --executions-max 0 --durability normal --json",
+            RunOptions(
+                DB,
+                Path("p.toml"),
+                retry=(TaskName("a", "b"), TaskName("c", "d")),
+                start=(TaskName("e", "f"),),
+                executions_max=0,
+                durability="normal",
+                json=True,
+            ),
+        ),
+        ("demo --db x.db", DemoOptions(DB)),
+        ("demo --json --db x.db", DemoOptions(DB, json=True)),
+        ("status --db x.db", ReadOptions(DB, "status")),
+        ("queue --db x.db --company a", ReadOptions(DB, "queue", company="a")),
+        ("explain a/b --db x.db", ReadOptions(DB, "explain", task=TaskName("a", "b"))),
+        ("timeline a/b --db x.db", ReadOptions(DB, "timeline", task=TaskName("a", "b"))),
+        ("log --db x.db", ReadOptions(DB, "log")),
+        (
+            "log -f --json --after 12 --company a --db x.db",
+            ReadOptions(DB, "log", company="a", follow=True, json=True, after=12),
+        ),
+    ],
+)
+def test_arguments_become_options(argv: str, expected: object) -> None:
+    assert parse(argv.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("", "the following arguments are required: COMMAND"),
+        ("walk", "invalid choice: 'walk'"),
+        ("run p.toml", "the following arguments are required: --db"),
+        ("run --db x.db", "the following arguments are required: PLAN.toml"),
+        ("run p.toml --db x.db --retry b", "a task is named COMPANY/TASK, not 'b'"),
+        ("run p.toml --db x.db --retry a/b/c", "a task is named COMPANY/TASK, not 'a/b/c'"),
+        ("run p.toml --db x.db --start /b", "a task is named COMPANY/TASK, not '/b'"),
+        ("run p.toml --db x.db --executions-max -1", "a whole number from 0 is needed, not '-1'"),
+        ("run p.toml --db x.db --executions-max ²", "a whole number from 0 is needed, not '²'"),
+        ("run p.toml --db x.db --durability some", "invalid choice: 'some'"),
+        ("run p.toml --db x.db --dur full", "unrecognized arguments: --dur full"),
+        ("explain --db x.db", "the following arguments are required: COMPANY/TASK"),
+        ("log --db x.db --after 99999999999999999999", "a whole number from 0 is needed"),
+        ("status --db x.db --follow", "unrecognized arguments: --follow"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_said_and_ends_with_status_2(
+    argv: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(argv.split())
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+@pytest.mark.parametrize("argv", [[], ["run"], ["nonsense"]])
+def test_the_exit_status_of_a_wrong_argument_is_2(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith("usage: ")
+
+
+def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for word in ("run", "demo", "status", "queue", "explain", "timeline", "log", "130 interrupted"):
+        assert word in out
