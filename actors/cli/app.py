@@ -11,7 +11,17 @@ from typing import Any, Final
 import structlog
 import trio
 
-from actors import StorageError, TaskUnknown, TurnkeeperError
+from actors import (
+    KINDS,
+    DatabaseInUse,
+    ForkedProcess,
+    NotADatabase,
+    SchemaTooNew,
+    StoreUnavailable,
+    TaskUnknown,
+    TurnkeeperError,
+    WorkState,
+)
 from actors.cli.demo import DemoHook, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.output import Output, complain
@@ -23,14 +33,22 @@ from actors.cli.run import Ended, execute
 from actors.cli.standing import all_completed, next_steps, summary_lines, unfinished, why
 from actors.cli.submission import TaskNotThere
 from actors.cli.text import plain
-from actors.events import KINDS
-from actors.states import WorkState
 
 EXIT_COMPLETED: Final = 0
 EXIT_UNFINISHED: Final = 1
 EXIT_UNUSABLE: Final = 2
 
-_UNUSABLE: Final = (PlanError, StorageError, TaskNotThere, CompanyNotThere, TaskUnknown)
+_UNUSABLE: Final = (
+    PlanError,
+    TaskNotThere,
+    CompanyNotThere,
+    TaskUnknown,
+    DatabaseInUse,
+    ForkedProcess,
+    NotADatabase,
+    SchemaTooNew,
+    StoreUnavailable,
+)
 """What the arguments, the plan or the database are to blame for."""
 
 

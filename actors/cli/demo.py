@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from actors import Retry, Runtime, TaskStatus
+from actors import Retry, Runtime, TaskStatus, WorkState
 from actors.cli.parser import DemoOptions, RunOptions
 from actors.cli.progress import View
 from actors.cli.run import Ended
 from actors.cli.text import plain
-from actors.states import WorkState
 
 PLAN: Final = Path(__file__).with_name("demo.toml")
 STUCK: Final = ("observatory", "dome")

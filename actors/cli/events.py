@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
+from actors import Event
 from actors.cli.text import clock, duration, listed, plain, shortened
-from actors.events import Event
 
 TITLE_CHARS_SHOWN: Final = 80
 IDS_SHOWN: Final = 5
@@ -22,15 +23,24 @@ def event_line(event: Event) -> str:
 
 def event_sentence(event: Event) -> str:
     """Who it is about and what happened."""
-    tell = EVENTS.get(event.kind)
-    said = tell(event) if tell is not None else plain(event.kind)  # written by a newer version
     subject = event_subject(event)
-    return f"{subject}: {said}" if subject else said
+    return f"{subject}: {what_happened(event)}" if subject else what_happened(event)
+
+
+def what_happened(event: Event) -> str:
+    """The event without the one it is about."""
+    tell = EVENTS.get(event.kind)
+    return tell(event) if tell is not None else plain(event.kind)  # a kind of a newer version
 
 
 def event_subject(event: Event) -> str:
     """``company/task``, or the company, or nothing for an event of the runtime."""
     return plain("/".join(part for part in (event.company, event.task) if part is not None))
+
+
+def closing(events: AsyncIterator[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    """The events, to be read in a block that closes their source when it is left, however that happens."""
+    return aclosing(cast(AsyncGenerator[Event, None], events))
 
 
 def event_json(event: Event) -> dict[str, Any]:
@@ -93,8 +103,13 @@ def _lost(event: Event) -> str:
     return f"{_attempt(event)} was lost when its process died, {after}"
 
 
+def _failed(event: Event) -> str:
+    nodes = _names(event.data.get("nodes"))
+    return f"failed in {nodes}" if nodes else f"failed{_because(event)}"  # the attempt's own line says why
+
+
 def _requeued(event: Event) -> str:
-    return f"queued again{_because(event)}"
+    return "queued again" + (f" ({shortened(event.reason)})" if event.reason else "")
 
 
 def _closed(event: Event) -> str:
@@ -137,7 +152,7 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "run.created": lambda e: f"run {e.run} was made",
         "run.admitted": lambda e: f"starts (run slot {_text(e, 'slot')})",
         "run.completed": lambda _: "completed",
-        "run.failed": lambda e: f"failed{_because(e)}",
+        "run.failed": _failed,
         "run.stopping": lambda _: "is being stopped",
         "run.stopped": lambda e: f"stopped{_because(e)}",
         "run.requeued": _requeued,

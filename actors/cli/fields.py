@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import attrs
 
+from actors import InvalidJson, InvalidMessage, InvalidName
 from actors.cli.source import Place, Source
-from actors.errors import InvalidJson, InvalidMessage, InvalidName
 
 T = TypeVar("T")
 

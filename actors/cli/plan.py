@@ -64,12 +64,11 @@ from typing import Any, Final
 
 import attrs
 
+from actors import DefineGraph, InvalidName, SetLimits, StopGoal, Submit
 from actors.cli.fields import Table, did_you_mean
 from actors.cli.source import PlanError, read_source
 from actors.cli.steps import STEP_KEYS, StepReader
 from actors.commands import commands
-from actors.errors import InvalidName
-from actors.messages import DefineGraph, SetLimits, StopGoal, Submit
 
 __all__ = ["COMMAND", "CompanyPlan", "Plan", "PlanError", "in_dependency_order", "read_plan"]
 

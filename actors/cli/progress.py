@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
+from actors import KINDS, Event
 from actors.cli.events import event_json, event_sentence
 from actors.cli.output import Output, complain
 from actors.cli.standing import Tally
 from actors.cli.text import clock, plain
-from actors.events import KINDS, Event
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -176,6 +176,7 @@ def _bars(stream: TextIO) -> Progress | None:
     except ImportError:
         complain("bars need rich (pip install turnkeeper[cli]); lines do without")
         return None
+
     class TerminalMayGo(Console):
         def on_broken_pipe(self) -> None:
             """rich would end the process here; the work goes on."""

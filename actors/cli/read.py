@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import aclosing
 
 from actors import Reader, open_reader
-from actors.cli.events import event_json, event_line
+from actors.cli.events import closing, event_json, event_line, what_happened
 from actors.cli.output import Output
 from actors.cli.parser import ReadOptions, TaskName
 from actors.cli.standing import name_of, tally, why
@@ -99,17 +98,17 @@ async def _explain(reader: Reader, options: ReadOptions, out: Output) -> None:
 async def _timeline(reader: Reader, options: ReadOptions, out: Output) -> None:
     name = _task(options)
     await _companies(reader, options)
-    before_ms: int | None = None
+    began_ms: int | None = None
     for event in await reader.company(name.company).timeline(name.task):
-        passed = "" if before_ms is None else f"+{duration(event.at_ms - before_ms)}"
-        out.line(f"{event_line(event)}  {passed}".rstrip())
-        before_ms = event.at_ms
+        began_ms = event.at_ms if began_ms is None else began_ms
+        passed = f"+{duration(event.at_ms - began_ms)}"
+        out.line(f"{event.position:>6}  {clock(event.at_ms)}  {passed:>9}  {what_happened(event)}")
 
 
 async def _log(reader: Reader, options: ReadOptions, out: Output) -> None:
     await _companies(reader, options)
     found = reader.events(company=options.company, after=options.after, follow=options.follow)
-    async with aclosing(found) as events:
+    async with closing(found) as events:
         async for event in events:
             if options.json:
                 out.json(event_json(event))

@@ -7,7 +7,6 @@ continues it, adds its new tasks, and changes nothing that is there.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ import attrs
 import trio
 
 from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
+from actors.cli.events import closing
 from actors.cli.interrupts import Interrupts
 from actors.cli.parser import RunOptions
 from actors.cli.plan import Plan
@@ -174,7 +174,7 @@ class _Session:
     # --- what is shown ----------------------------------------------------------------------------------------
 
     async def _follow_events(self) -> None:
-        async with aclosing(self._runtime.events(after=self._position)) as events:
+        async with closing(self._runtime.events(after=self._position)) as events:
             async for event in events:
                 self._view.event(event)
                 self._position = event.position
@@ -193,7 +193,10 @@ class _Session:
 
     async def show_the_last_events(self) -> None:
         """What the closing said, and what was not shown yet when it began."""
-        async with open_reader(self._options.db) as reader, aclosing(reader.events(after=self._position)) as events:
+        async with (
+            open_reader(self._options.db) as reader,
+            closing(reader.events(after=self._position)) as events,
+        ):
             async for event in events:
                 self._view.event(event)
 
@@ -217,7 +220,7 @@ async def last_position(db: Path) -> int:
 
 
 async def _first_after(reader: Reader, position: int) -> int | None:
-    async with aclosing(reader.events(after=position)) as events:
+    async with closing(reader.events(after=position)) as events:
         async for event in events:
             return event.position
     return None

@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
+from actors import ReasonKind, TaskStatus, WorkState
 from actors.cli.text import plain, reason_sentence
-from actors.states import ReasonKind, TaskStatus, WorkState
 
 TASKS_LISTED: Final = 20
 """Of the tasks that did not complete, in a summary: what fits on one screen."""

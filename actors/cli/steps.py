@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import attrs
 
+from actors import Backoff, Node
 from actors.cli.calls import CallUnknown, find_call
 from actors.cli.fields import Table, describe
-from actors.messages import Backoff, Node
 
 STEP_KEYS: Final = ("run", "argv", "call")
 COMMAND_KEYS: Final = ("cwd", "env")

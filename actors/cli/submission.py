@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from actors import (
     Company,
     IdConflict,
@@ -61,9 +59,9 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
         await company.ask(graph)
     if not plan.tasks:
         return
+    kept: list[str] = []
     try:
-        stored: Iterable[Submitted] = await company.ask(SubmitMany(plan.tasks))
-        kept: list[str] = []
+        stored = await company.ask(SubmitMany(plan.tasks))
     except IdConflict:
         stored, kept = await _submit_each(company, plan.tasks)
     new = sum(not one.existing for one in stored)
@@ -77,7 +75,9 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
 _NAMED_MAX = 10
 
 
-async def _submit_each(company: Company, tasks: tuple[Submit, ...]) -> tuple[list[Submitted], list[str]]:
+async def _submit_each(
+    company: Company, tasks: tuple[Submit, ...]
+) -> tuple[tuple[Submitted, ...], list[str]]:
     """One by one, upstream first, so that one that conflicts holds up no other; also says which did."""
     stored: list[Submitted] = []
     kept: list[str] = []
@@ -86,7 +86,7 @@ async def _submit_each(company: Company, tasks: tuple[Submit, ...]) -> tuple[lis
             stored.append(await company.ask(task))
         except IdConflict as conflict:
             kept.append(conflict.task)
-    return stored, kept
+    return tuple(stored), kept
 
 
 async def move(runtime: Runtime, options: RunOptions, view: View) -> None:

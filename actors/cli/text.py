@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from actors.states import Reason, ReasonKind
+from actors import Reason, ReasonKind
 
 ERROR_CHARS_SHOWN: Final = 300
 """Of an error, in one line; `timeline` and `log --json` have all of it."""

@@ -81,7 +81,7 @@ class Reader:
     def actor(self, _company: str) -> CompanyActor | None:
         return None
 
-    def live(self, _company: str) -> Live:
+    def live_in_words(self, _company: str) -> Live:
         return Live(no_host=self.owner is None)
 
     @property

@@ -40,7 +40,7 @@ class Source(Protocol):
     database: Database
 
     def actor(self, company: str) -> CompanyActor | None: ...
-    def live(self, company: str) -> Live: ...
+    def live_in_words(self, company: str) -> Live: ...
     @property
     def handlers_known(self) -> frozenset[str] | None: ...
 
@@ -62,12 +62,12 @@ async def view(source: Source, name: str, tasks: Sequence[str] | None = None) ->
         if source.actor(name) is actor and actor.between_turns.is_set():
             state = actor.state
             if tasks is None or all(task in state.entries for task in tasks):
-                return View(name, state, source.live(name))
+                return View(name, state, source.live_in_words(name))
             settled = await _read_settled(source, name, tasks)
             if settled is not None:
-                return View(name, settled, source.live(name))
+                return View(name, settled, source.live_in_words(name))
         actor = source.actor(name)
-    return View(name, await _read_company(source, name, tasks), source.live(name))
+    return View(name, await _read_company(source, name, tasks), source.live_in_words(name))
 
 
 async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> CompanyState | None:
@@ -162,7 +162,7 @@ async def tasks(source: Source, name: str, *, archived: bool) -> tuple[TaskStatu
     state = await _read_company(source, name, ids)
     if state is None:
         return ()
-    seen = View(name, state, source.live(name))
+    seen = View(name, state, source.live_in_words(name))
     places = positions(state)
     made = [_status(seen, state, state.entries[task], places) for task in ids if task in state.entries]
     return tuple(await _with_titles(source, state.company, made))

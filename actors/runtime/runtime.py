@@ -309,6 +309,12 @@ class Runtime:
             draining=self._draining,
             parked=None if cell is None else cell.parked,
             store_down=None if cause is None else cause.cause,
+        )
+
+    def live_in_words(self, company: str) -> Live:
+        """`live`, with what only readers want to know."""
+        return attrs.evolve(
+            self.live(company),
             slots_free=self.slots.free > 0,
             slot_holders=tuple(attempt.label for attempt in self.registry.holders),
             progress={

@@ -94,8 +94,10 @@ class Sweeper:
         for name in names:
             sweep = Sweep()
             try:
-                self._runtime.supervisor.cell(name).mailbox.put_nowait(Envelope(sweep))
-                sweeps.append(sweep)
+                cell = self._runtime.supervisor.cell(name)
+                if cell.parked is None:  # one that is parked looks when its rest is over
+                    cell.mailbox.put_nowait(Envelope(sweep))
+                    sweeps.append(sweep)
             except (RuntimeClosed, CompanyParked, StorageError) as error:
                 errors += 1
                 _log.warning("sweep.company_failed", company=name, cause=describe(error))

@@ -238,8 +238,8 @@ WITH RECURSIVE above (id) AS (
     JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
     JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq)
 SELECT task.id, edge.upstream FROM above
-JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
-JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
+CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
+CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
 
 -- name: task_seq
 SELECT task.seq FROM companies AS company JOIN tasks AS task ON task.company_id = company.company_id

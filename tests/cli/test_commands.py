@@ -31,7 +31,7 @@ class FakeContext:
 
     payload: Any
     inputs: Mapping[str, Any] = attrs.field(factory=dict)
-    company: Any = SimpleNamespace(name="acme")
+    company: Any = attrs.field(factory=lambda: SimpleNamespace(name="acme"))
     task_payload: Any = None
     task: str = "report"
     run: int = 1
