@@ -1,7 +1,8 @@
 """Turnkeeper: a durable, per-company task queue for Trio programs.
 
-Each company has one actor that owns its queue and makes every change to it, one message at a time. Begin with `open_runtime`; send
-messages such as `Submit` to ``runtime.company(name)``; watch ``runtime.events()``. Importing this starts nothing.
+Each company has one actor that owns its queue and makes every change to it, one message at a time. Begin
+with `open_runtime`; send messages such as `Submit` to ``runtime.company(name)``; watch
+``runtime.events()``. Importing this starts nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Errors of the runtime. One root; each says whose fault it is and what to do, and carries fields.
 
-Two roads never meet: a *refusal* is the sender's mistake and changes nothing; everything else is ours or the machine's.
+Two roads never meet: a *refusal* is the sender's mistake and changes nothing; everything else is ours or
+the machine's.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class IdConflict(Refused):
 
 
 class IllegalMove(TurnkeeperError):
-    """A move outside its table: our mistake, never a sender's. Nothing was changed. ``story`` tells what led to it."""
+    """A move outside its table: our mistake, never a sender's. Nothing was changed. ``story`` tells what
+    led to it.
+    """
 
     def __init__(
         self, machine: str, key: object, before: str | None, after: str, story: Sequence[str] = ()

@@ -1,9 +1,9 @@
 """The event stream: what is said of every committed change, and in which words. This table is API.
 
-An event is one line of the log, committed with the change that it reports: nothing appears before its commit, ``position``
-rises in commit order over all companies, ``seq`` is dense inside a company. A reader goes on from the ``position`` it saw last.
-Derived states are not stored, so they have one event per cause and commit (``tasks.blocked``), never one per task;
-positions in the queue are never events.
+An event is one line of the log, committed with the change that it reports: nothing appears before its
+commit, ``position`` rises in commit order over all companies, ``seq`` is dense inside a company. A reader
+goes on from the ``position`` it saw last. Derived states are not stored, so they have one event per cause
+and commit (``tasks.blocked``), never one per task; positions in the queue are never events.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import attrs
 class Event:
     """One line of the log.
 
-    ``before`` and ``after`` are the states of what the kind speaks of: the run for ``run.*``, the node for ``attempt.*`` and
-    ``node.*``. ``at_ms`` is the wall clock of the writing process, integer milliseconds UTC: it may go back; ``position``
-    never does. Runtime events have no ``company`` and no ``seq``.
+    ``before`` and ``after`` are the states of what the kind speaks of: the run for ``run.*``, the node for
+    ``attempt.*`` and ``node.*``. ``at_ms`` is the wall clock of the writing process, integer milliseconds
+    UTC: it may go back; ``position`` never does. Runtime events have no ``company`` and no ``seq``.
     """
 
     position: int

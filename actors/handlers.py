@@ -1,8 +1,8 @@
 """Handlers: what a node runs, and what it is given.
 
-A handler is an ``async`` function, or a plain one, which then runs in a worker thread. It gets a `Context` and returns a JSON value. It may
-run again after a crash; ``ctx.key`` stays the same over retries, crashes and a person's `Retry`, so give it to whoever can
-tell a repeated request from a new one.
+A handler is an ``async`` function, or a plain one, which then runs in a worker thread. It gets a `Context`
+and returns a JSON value. It may run again after a crash; ``ctx.key`` stays the same over retries, crashes
+and a person's `Retry`, so give it to whoever can tell a repeated request from a new one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Handler = Callable[["Context"], Awaitable[Any]] | Callable[["Context"], Any]
 class Context:
     """What a handler knows of the attempt it is.
 
-    ``inputs`` maps the names of the nodes before it to their results. ``payload`` is the node's own, or else the run's or the task's;
-    ``task_payload`` is always the latter. ``company`` is the same handle that the host uses: a handler may send messages to its own company.
+    ``inputs`` maps the names of the nodes before it to their results. ``payload`` is the node's own, or
+    else the run's or the task's; ``task_payload`` is always the latter. ``company`` is the same handle that
+    the host uses: a handler may send messages to its own company.
     """
 
     company: Company
@@ -47,16 +48,22 @@ class Context:
     _cancelled: Callable[[], bool] = attrs.field(repr=False, alias="cancelled")
 
     def progress(self, text: str) -> None:
-        """Say how far it is. Live only: subscribers see the latest; nothing is stored. Safe in a worker thread."""
+        """Say how far it is. Live only: subscribers see the latest; nothing is stored. Safe in a worker
+        thread.
+        """
         self._progress(clean_text(str(text), chars_max=PROGRESS_CHARS_MAX))
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the attempt was asked to end. A plain function cannot be cancelled, so a long one should look now and then."""
+        """Whether the attempt was asked to end. A plain function cannot be cancelled, so a long one should
+        look now and then.
+        """
         return self._cancelled()
 
     async def record_process(self, pid: int, started: str) -> None:
-        """Store the process that works for this attempt, durably, so that the next host can end it if this one dies."""
+        """Store the process that works for this attempt, durably, so that the next host can end it if this
+        one dies.
+        """
         await self._record_process(pid, started)
 
 
@@ -64,7 +71,9 @@ PROGRESS_CHARS_MAX = 200
 
 
 def freeze(handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
-    """A copy of the host's mapping that cannot change under us; raises ``TypeError`` for what cannot be called."""
+    """A copy of the host's mapping that cannot change under us; raises ``TypeError`` for what cannot be
+    called.
+    """
     for name, handler in handlers.items():
         if not isinstance(name, str) or not callable(handler):
             raise TypeError(f"handlers must map names to functions, not {name!r} to {handler!r}")

@@ -1,9 +1,9 @@
 """What can be said to a company, and what it answers.
 
 A message is a frozen value that checks itself when it is built: what cannot be carried out at all raises
-`InvalidMessage`, `InvalidName` or `InvalidJson` right there, in the sender's code. What depends on the company's state
-is decided by its actor and answered with a reply or a `Refused` error. The reply type follows from the message class:
-``await company.ask(Submit(…))`` is a `Submitted`.
+`InvalidMessage`, `InvalidName` or `InvalidJson` right there, in the sender's code. What depends on the
+company's state is decided by its actor and answered with a reply or a `Refused` error. The reply type
+follows from the message class: ``await company.ask(Submit(…))`` is a `Submitted`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Message(Generic[R]):
     """Control messages go by the system lane, so they may overtake submits that were sent but not yet taken."""
 
 
-# --- checks ---------------------------------------------------------------------------------------------------------
+# --- checks -------------------------------------------------------------------------------------------------
 
 
 def _whole(value: object, what: str, low: int, high: int) -> int:
@@ -125,7 +125,9 @@ Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 
 def _is(check: Callable[[Any], Any]) -> Validator:
-    """The attrs validator that runs ``check``; ``None`` and `UNSET` pass where the field's default allows them."""
+    """The attrs validator that runs ``check``; ``None`` and `UNSET` pass where the field's default allows
+    them.
+    """
 
     def validate(_message: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if isinstance(value, Unset) and isinstance(attribute.default, Unset):
@@ -189,7 +191,7 @@ def _payload_text(value: object, what: str = "payload") -> str | None:
     return None if value is None else encode(value, what=what, bytes_max=JSON_BYTES_MAX)
 
 
-# --- nodes ----------------------------------------------------------------------------------------------------------
+# --- nodes --------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -221,8 +223,8 @@ class Node:
     """One step of a run, executed by the handler registered under ``handler`` (default: the node's own name).
 
     ``after`` names the nodes whose results it uses. ``attempts_max`` counts tries, the first included;
-    ``None`` takes the task's. ``timeout_s`` bounds one attempt; ``None`` is no bound: a handler that hangs then keeps
-    its execution slot.
+    ``None`` takes the task's. ``timeout_s`` bounds one attempt; ``None`` is no bound: a handler that hangs
+    then keeps its execution slot.
     """
 
     name: str = attrs.field(validator=_is(_name("a node's name")))
@@ -286,7 +288,7 @@ def _refuse_node_cycle(nodes: tuple[Node, ...]) -> None:
         raise InvalidMessage(f"nodes form a cycle among: {', '.join(sorted(unmet)[:10])}")
 
 
-# --- replies --------------------------------------------------------------------------------------------------------
+# --- replies ------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -346,7 +348,7 @@ class Unparked:
     was_parked: bool
 
 
-# --- messages about tasks -------------------------------------------------------------------------------------------
+# --- messages about tasks -----------------------------------------------------------------------------------
 
 
 def _task_id(value: object) -> str:
@@ -364,12 +366,14 @@ def _chosen_id(value: object) -> str:
 
 @attrs.frozen
 class Submit(Message[Submitted]):
-    """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none: a run without nodes.
+    """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none: a run
+    without nodes.
 
-    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`. ``depends_on``: ids in this company whose
-    newest runs must be completed. ``id`` and ``key`` are unique in the company while the task's row lives: the same content again
-    returns the existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own.
-    ``fail_fast``: the first node that gives up stops the others.
+    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`. ``depends_on``: ids in
+    this company whose newest runs must be completed. ``id`` and ``key`` are unique in the company while the
+    task's row lives: the same content again returns the existing task, other content is a conflict.
+    ``attempts_max`` is the tries of nodes that do not say their own. ``fail_fast``: the first node that
+    gives up stops the others.
     """
 
     title: str = attrs.field(validator=_is(_title))
@@ -428,7 +432,9 @@ class Start(Message[Moved]):
 
 @attrs.frozen
 class StartNow(Message[Moved]):
-    """Put a task first in order and open its manual gate and the company's pause for it; never dependencies or limits."""
+    """Put a task first in order and open its manual gate and the company's pause for it; never dependencies
+    or limits.
+    """
 
     task: str = attrs.field(validator=_is(_task_id))
 
@@ -450,7 +456,9 @@ class Retry(Message[Moved]):
 
 @attrs.frozen
 class Rerun(Message[Moved]):
-    """Do the task again as a new run, from the beginning, with ``payload`` in place of the task's if it is given."""
+    """Do the task again as a new run, from the beginning, with ``payload`` in place of the task's if it is
+    given.
+    """
 
     task: str = attrs.field(validator=_is(_task_id))
     payload: Any = attrs.field(default=UNSET, kw_only=True)
@@ -465,7 +473,8 @@ class Rerun(Message[Moved]):
 class Edit(Message[Moved]):
     """Change a task. ``priority`` and ``attempts_max`` count at once; the rest at the next admission.
 
-    ``depends_on`` and the nodes are read at a run's first admission, so for a run that was admitted they count from the next run on.
+    ``depends_on`` and the nodes are read at a run's first admission, so for a run that was admitted they
+    count from the next run on.
     """
 
     task: str = attrs.field(validator=_is(_task_id))
@@ -532,12 +541,14 @@ class Unarchive(Message[Moved]):
     task: str = attrs.field(validator=_is(_task_id))
 
 
-# --- messages about the company ---------------------------------------------------------------------------------
+# --- messages about the company -----------------------------------------------------------------------------
 
 
 @attrs.frozen
 class DefineGraph(Message[GraphDefined]):
-    """Give a graph a name. A run copies the newest definition at its first admission; runs admitted before keep theirs."""
+    """Give a graph a name. A run copies the newest definition at its first admission; runs admitted before
+    keep theirs.
+    """
 
     name: str = attrs.field(validator=_is(_name("a graph's name")))
     nodes: tuple[Node, ...] = attrs.field(converter=_to_nodes)
@@ -557,7 +568,9 @@ class Unpause(Message[CompanySettings]):
 
 @attrs.frozen
 class SetLimits(Message[CompanySettings]):
-    """``runs_max``: how many runs of the company may be active at once; 0 holds everything. Lowering it stops nothing."""
+    """``runs_max``: how many runs of the company may be active at once; 0 holds everything. Lowering it
+    stops nothing.
+    """
 
     runs_max: int = attrs.field(
         kw_only=True, validator=_is(lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))

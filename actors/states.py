@@ -1,4 +1,5 @@
-"""What can be read of a company: the derived state of a task, why it is not running, and the shapes of all reads.
+"""What can be read of a company: the derived state of a task, why it is not running, and the shapes of all
+reads.
 
 Nothing here is stored. `actors.core.work_state` computes it from the facts.
 """
@@ -74,8 +75,9 @@ class ReasonKind(StrEnum):
 class Reason:
     """One reason, with what it concerns.
 
-    ``tasks``: ids (at most `IDS_SHOWN`, ``count`` says how many there are); ``nodes``: names; ``numbers``: by name;
-    ``at_ms``: since when, or until when for a wait that ends by itself; ``text``: the error, or the names missing.
+    ``tasks``: ids (at most `IDS_SHOWN`, ``count`` says how many there are); ``nodes``: names; ``numbers``:
+    by name; ``at_ms``: since when, or until when for a wait that ends by itself; ``text``: the error, or
+    the names missing.
     """
 
     kind: ReasonKind
@@ -149,7 +151,9 @@ class TaskStatus:
 
 @attrs.frozen
 class Explanation:
-    """Every gate that is closed for a task, in the order in which they are asked; empty when nothing holds it up."""
+    """Every gate that is closed for a task, in the order in which they are asked; empty when nothing holds
+    it up.
+    """
 
     company: str
     task: str
@@ -186,8 +190,8 @@ class Outcome:
 class ClosingReport:
     """What closing cut short. ``interrupted``: attempts that will run again, at no cost of tries.
 
-    ``abandoned``: those of them that did not end within the grace; a plain function among them still runs in its thread.
-    Both name attempts as ``company/task/run/node/attempt``.
+    ``abandoned``: those of them that did not end within the grace; a plain function among them still runs
+    in its thread. Both name attempts as ``company/task/run/node/attempt``.
     """
 
     interrupted: tuple[str, ...] = ()

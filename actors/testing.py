@@ -1,7 +1,8 @@
 """For hosts' own tests: the whole runtime, with real SQL, on a virtual clock.
 
-The store runs inline, so no thread works beside the test, and under `trio.testing.MockClock` with ``autojump_threshold=0`` hours pass in no
-time: backoffs, time-outs, graces and sweeps happen in the order in which they would.
+The store runs inline, so no thread works beside the test, and under `trio.testing.MockClock` with
+``autojump_threshold=0`` hours pass in no time: backoffs, time-outs, graces and sweeps happen in the order
+in which they would.
 """
 
 from __future__ import annotations

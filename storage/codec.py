@@ -1,8 +1,8 @@
 """JSON and text at the edge: what goes into a row is checked once, here.
 
-JSON is canonical (sorted keys, no spaces), so equal values are equal texts. NaN, infinities, lone surrogates, sets,
-cycles and values over the limit are refused with ``InvalidJson``. Text that came from outside (errors, titles) is cleaned and
-bounded, never refused: a failure must always be recordable.
+JSON is canonical (sorted keys, no spaces), so equal values are equal texts. NaN, infinities, lone
+surrogates, sets, cycles and values over the limit are refused with ``InvalidJson``. Text that came from
+outside (errors, titles) is cleaned and bounded, never refused: a failure must always be recordable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A database opened whole: the ownership, one writer and one reader connection, and the writer's loop.
 
-Two ways lead to the same thing. With threads, as in production; or inline, where every statement runs in the Trio thread, so that a
-virtual clock never jumps over a call that is under way.
+Two ways lead to the same thing. With threads, as in production; or inline, where every statement runs in
+the Trio thread, so that a virtual clock never jumps over a call that is under way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from storage.writer import Writer
 T = TypeVar("T")
 
 CLOSE_GRACE_S = 5.0
-"""How long closing waits for a store that is down before what waits in the writer is answered "outcome unknown"."""
+"""How long closing waits for a store that is down before what waits in the writer is answered "outcome
+unknown".
+"""
 
 
 @attrs.define
@@ -46,7 +48,9 @@ class Database:
     reader: Connection
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``body`` over one snapshot; raises `StoreUnavailable` for what may pass. Cancellable before it starts."""
+        """Run ``body`` over one snapshot; raises `StoreUnavailable` for what may pass. Cancellable before
+        it starts.
+        """
         return await read(self.reader, body)
 
 
@@ -62,8 +66,9 @@ async def open_database(
 ) -> AsyncIterator[Database]:
     """Own and open the database at ``path``; it is created, private to its user, if there is none.
 
-    ``wrap`` is put round the writer's connection; tests count and break commits with it. Raises `DatabaseInUse`, `NotADatabase`,
-    `SchemaTooNew`, `StoreUnavailable`. Leaving waits for the units that were handed in, and closes everything.
+    ``wrap`` is put round the writer's connection; tests count and break commits with it. Raises
+    `DatabaseInUse`, `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving waits for the units that
+    were handed in, and closes everything.
     """
     with acquire(path):
         if how == "inline":

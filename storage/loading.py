@@ -20,7 +20,9 @@ Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
 
 @attrs.define
 class LoadedTask:
-    """A task as the tables have it. ``bad`` says why its rows cannot be trusted; then the record is only a name for it."""
+    """A task as the tables have it. ``bad`` says why its rows cannot be trusted; then the record is only a
+    name for it.
+    """
 
     record: TaskRecord
     run: RunRecord | None = None
@@ -189,9 +191,11 @@ def _node(row: Row) -> NodeRecord:
 def _upstreams(
     conn: sqlite3.Connection, company_id: int, tasks: Sequence[LoadedTask], check: Check
 ) -> tuple[list[LoadedTask], frozenset[str]]:
-    """Upstreams that are not among the tasks themselves: those not done are loaded, those without a row are missing.
+    """Upstreams that are not among the tasks themselves: those not done are loaded, those without a row are
+    missing.
 
-    One step up is enough: what is above an unsettled upstream is loaded with it, what is above a settled one does not matter.
+    One step up is enough: what is above an unsettled upstream is loaded with it, what is above a settled
+    one does not matter.
     """
     present = {task.record.id for task in tasks}
     wanted = {up for task in tasks for up in task.record.depends_on} - present

@@ -1,7 +1,8 @@
 """A nursery around a caller's block that lets the block's own error out as it is.
 
-Trio wraps whatever leaves a nursery in a group. Inside a context manager of ours that would tell the user of our children,
-of which he knows nothing: ``except KeyError`` around ``async with open_runtime(…)`` has to work.
+Trio wraps whatever leaves a nursery in a group. Inside a context manager of ours that would tell the user
+of our children, of which he knows nothing: ``except KeyError`` around ``async with open_runtime(…)`` has to
+work.
 """
 
 from __future__ import annotations

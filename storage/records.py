@@ -1,8 +1,9 @@
 """The rows as values: what the tables hold, decoded.
 
-Records are frozen. A change is a new record put in the place of the old one, so a move always has both of its ends
-and can be undone. Only facts stand here; whatever can be computed from them (blocked, position, why something waits)
-is computed. Texts that no decision needs (titles, payloads, results) stay in the database.
+Records are frozen. A change is a new record put in the place of the old one, so a move always has both of
+its ends and can be undone. Only facts stand here; whatever can be computed from them (blocked, position,
+why something waits) is computed. Texts that no decision needs (titles, payloads, results) stay in the
+database.
 
 Durable times are integer milliseconds since the epoch, UTC (``_ms``); durations are seconds (``_s``).
 """

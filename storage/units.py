@@ -1,8 +1,9 @@
 """One unit of work: all that a turn changes, written in one go, fenced by the company's epoch.
 
-A unit is a function of the connection alone, so the writer may run it again after an outage. It runs inside the writer's
-transaction. Its first statement is the fence: an actor that was replaced can write nothing any more (`StaleEpoch`). Rows go in an order
-in which every rule of the schema holds after each statement: limits first, slots given up before slots taken.
+A unit is a function of the connection alone, so the writer may run it again after an outage. It runs inside
+the writer's transaction. Its first statement is the fence: an actor that was replaced can write nothing any
+more (`StaleEpoch`). Rows go in an order in which every rule of the schema holds after each statement:
+limits first, slots given up before slots taken.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from storage.statements import SQL
 
 @attrs.frozen
 class InputsOf:
-    """Ask for what a starting attempt is given; ``after`` are the positions of the nodes whose results it uses."""
+    """Ask for what a starting attempt is given; ``after`` are the positions of the nodes whose results it
+    uses.
+    """
 
     seq: int
     run: int
@@ -31,7 +34,9 @@ class InputsOf:
 
 @attrs.frozen
 class Inputs:
-    """JSON texts: the task's payload (or the run's in its place), the node's own, and the results in the order of ``after``."""
+    """JSON texts: the task's payload (or the run's in its place), the node's own, and the results in the
+    order of ``after``.
+    """
 
     payload: str | None
     node_payload: str | None
@@ -48,7 +53,9 @@ class GraphRow:
 
 @attrs.frozen
 class Committed:
-    """What the database added: the position of the first event and its number in the company, and the inputs asked for."""
+    """What the database added: the position of the first event and its number in the company, and the
+    inputs asked for.
+    """
 
     first_position: int
     first_seq: int

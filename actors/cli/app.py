@@ -6,6 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any, Final
 
 import structlog
@@ -73,11 +74,16 @@ async def _carry_out(options: RunOptions | DemoOptions | ReadOptions) -> int:
     if isinstance(options, ReadOptions):
         await read(options, Output(sys.stdout))
         return EXIT_COMPLETED
-    with open_view(sys.stdout, json=options.json) as view:
+    with open_view(sys.stdout, json=options.json) as view, _own_stdout(options.json):
         _log_to(view)
         if isinstance(options, DemoOptions):
             return await _demo(options, view)
         return await _run(options, view)
+
+
+def _own_stdout(json: bool) -> AbstractContextManager[object]:
+    """With ``--json`` standard output is ours alone: what functions of the plan print goes to standard error."""
+    return redirect_stdout(sys.stderr) if json else nullcontext()
 
 
 async def _run(options: RunOptions, view: View) -> int:

@@ -11,7 +11,7 @@ from actors.cli.events import closing, event_json, event_line, what_happened
 from actors.cli.output import Output
 from actors.cli.parser import ReadOptions, TaskName
 from actors.cli.standing import name_of, tally, why
-from actors.cli.text import duration, moment, plain, reason_sentence, relative
+from actors.cli.text import clock, duration, moment, plain, reason_sentence, relative
 
 STATUS_TASKS_SHOWN = 200
 """Of each company in `status`; `queue` and `log` have the rest."""
@@ -46,13 +46,14 @@ def _now_ms() -> int:
 
 
 async def _status(reader: Reader, options: ReadOptions, out: Output) -> None:
+    companies = await _companies(reader, options)
     owner = reader.owner
     if owner is None:
         out.line("no process runs this database")
     else:
         out.line(plain(f"process {owner.pid} runs this database since {owner.started_at}"))
     now_ms = _now_ms()
-    for company in await _companies(reader, options):
+    for company in companies:
         statuses = await reader.company(company).tasks()
         one = tally(statuses)
         rest = f", {one.words()}" if one.words() else ""

@@ -114,7 +114,7 @@ class _Session:
                 await self._drain()
             nursery.cancel_scope.cancel()
 
-    # --- what is to be done -----------------------------------------------------------------------------------
+    # --- what is to be done ---------------------------------------------------------------------------------
 
     async def _submit(self) -> None:
         for company in self._plan.companies:
@@ -149,7 +149,7 @@ class _Session:
             if waiting.cancelled_caught:
                 self._changed |= {name for name, those in self._by_company.items() if not at_rest(those)}
 
-    # --- interrupts -------------------------------------------------------------------------------------------
+    # --- interrupts -----------------------------------------------------------------------------------------
 
     async def _until_interrupted(self, working: trio.CancelScope) -> None:
         await self._interrupts.reach(1)
@@ -171,7 +171,7 @@ class _Session:
         self._changed |= set(self._by_company)
         await self._look()
 
-    # --- what is shown ----------------------------------------------------------------------------------------
+    # --- what is shown --------------------------------------------------------------------------------------
 
     async def _follow_events(self) -> None:
         async with closing(self._runtime.events(after=self._position)) as events:

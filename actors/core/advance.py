@@ -1,8 +1,9 @@
 """The loop's one question: what may start now?
 
-`advance` brings a company to its fixed point: runs that are at their end are finished, nodes whose time has come are ready, the first
-in order are admitted while there are run slots, and ready nodes start while there are execution slots. Start-up, retry, unblocking,
-a freed slot and the sweep all end here; there is no second path. It makes a bounded number of moves and says when more are left.
+`advance` brings a company to its fixed point: runs that are at their end are finished, nodes whose time has
+come are ready, the first in order are admitted while there are run slots, and ready nodes start while there
+are execution slots. Start-up, retry, unblocking, a freed slot and the sweep all end here; there is no
+second path. It makes a bounded number of moves and says when more are left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class ExecutionSlots(Protocol):
     """The process's execution slots, as a turn sees them."""
 
     def reserve(self, key: AttemptKey) -> bool:
-        """Take a slot for this attempt, if this company may have one now. An attempt that is not committed gives it back."""
+        """Take a slot for this attempt, if this company may have one now. An attempt that is not committed
+        gives it back.
+        """
         ...
 
 
@@ -63,11 +66,13 @@ def advance(
     return Advanced(more=True, wants_slot=wants_slot)
 
 
-# --- runs -----------------------------------------------------------------------------------------------------------
+# --- runs ---------------------------------------------------------------------------------------------------
 
 
 def admit(draft: Draft, entry: Entry) -> None:
-    """Give the run a slot. The first admission also copies the nodes and pins the upstreams; later ones do not."""
+    """Give the run a slot. The first admission also copies the nodes and pins the upstreams; later ones do
+    not.
+    """
     assert entry.run is not None
     draft.about = entry.task.id
     state = draft.state
@@ -139,7 +144,7 @@ def attempt_key(entry: Entry, node: NodeRecord) -> AttemptKey:
     return AttemptKey(entry.task.id, entry.task.seq, node.run, node.pos, node.attempts)
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
+# --- nodes --------------------------------------------------------------------------------------------------
 
 
 def _start_one(draft: Draft, slots: ExecutionSlots, live: Live, host_id: int) -> tuple[bool, bool]:
@@ -164,7 +169,9 @@ def _start_one(draft: Draft, slots: ExecutionSlots, live: Live, host_id: int) ->
 
 
 def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
-    """Whether new attempts of this active run may begin: not through a pause, not after a node gave up under fail_fast."""
+    """Whether new attempts of this active run may begin: not through a pause, not after a node gave up
+    under fail_fast.
+    """
     assert entry.progress is not None
     if entry.task.fail_fast and entry.progress.counts[NodeStatus.FAILED]:
         return False

@@ -1,7 +1,8 @@
 """What each message does: state + message + now → moves and a reply. No await, no clock, no input or output.
 
-A refusal is raised as a `Refused` error; the caller takes the draft back to where it was before the message. The refusals that depend
-on where the newest run stands are one table, `REFUSALS`; the messages' own functions do the rest.
+A refusal is raised as a `Refused` error; the caller takes the draft back to where it was before the
+message. The refusals that depend on where the newest run stands are one table, `REFUSALS`; the messages'
+own functions do the rest.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
         Unarchive: MappingProxyType({}),
     }
 )
-"""message → status of the newest run → why not. What is absent here is done, or answered with the state as it is."""
+"""message → status of the newest run → why not. What is absent here is done, or answered with the state as
+it is.
+"""
 
 
 def decide(draft: Draft, message: Message[Any], looked: Looked) -> object:
@@ -128,7 +131,7 @@ def moved(
     return Moved(entry.task.id, entry.run.number, entry.run.status, changed, holders, note)
 
 
-# --- one task -----------------------------------------------------------------------------------------------------
+# --- one task -----------------------------------------------------------------------------------------------
 
 
 def _start(draft: Draft, message: Start, _looked: Looked) -> Moved:
@@ -194,7 +197,9 @@ def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
 
 
 def _retry_running(draft: Draft, entry: Entry) -> Moved:
-    """In a run that is still going: failed nodes get a fresh allowance; without any, what backs off is due now."""
+    """In a run that is still going: failed nodes get a fresh allowance; without any, what backs off is due
+    now.
+    """
     nodes = entry.nodes or []
     failed = [node for node in nodes if node.status is NodeStatus.FAILED]
     resting = [node for node in nodes if node.status is NodeStatus.PENDING and node.not_before_ms is not None]
@@ -214,7 +219,9 @@ def _retry_running(draft: Draft, entry: Entry) -> Moved:
 
 
 def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
-    """A failed, stopped or halted run goes on at its old place: kept results stay, the rest gets a fresh allowance."""
+    """A failed, stopped or halted run goes on at its old place: kept results stay, the rest gets a fresh
+    allowance.
+    """
     assert entry.run is not None
     before = entry.run.status
     names: list[str] = []
@@ -271,7 +278,7 @@ def _unarchive(draft: Draft, message: Unarchive, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-# --- the company ------------------------------------------------------------------------------------------------
+# --- the company --------------------------------------------------------------------------------------------
 
 
 def _settings(draft: Draft, *, changed: bool) -> CompanySettings:

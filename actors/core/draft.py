@@ -1,8 +1,10 @@
-"""A turn in the making: the moves so far, the events that report them, and the effects to be performed once they are durable.
+"""A turn in the making: the moves so far, the events that report them, and the effects to be performed once
+they are durable.
 
-A draft changes the state as it goes, so that later messages of the turn see what earlier ones did, and it can be taken back to any
-mark: the changes are undone in reverse, and whatever was noted after the mark is forgotten. Nothing in here reaches the
-database or the world; the actor commits `Draft.writes` and `Draft.events`, and only then performs `Draft.effects`.
+A draft changes the state as it goes, so that later messages of the turn see what earlier ones did, and it
+can be taken back to any mark: the changes are undone in reverse, and whatever was noted after the mark is
+forgotten. Nothing in here reaches the database or the world; the actor commits `Draft.writes` and
+`Draft.events`, and only then performs `Draft.effects`.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ Effect = StartAttempt | CancelAttempt | EndAttempt
 
 @attrs.frozen
 class Write:
-    """One row to write, by the name of its statement. Params that are not in a record, such as titles and payloads, come here."""
+    """One row to write, by the name of its statement. Params that are not in a record, such as titles and
+    payloads, come here.
+    """
 
     statement: str
     params: Mapping[str, Any]
@@ -120,7 +124,7 @@ class Draft:
         """The task that is being decided: who is to blame if deciding raises."""
         state.flips.clear()
 
-    # --- taking back ------------------------------------------------------------------------------------------------
+    # --- taking back ----------------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
         return Mark(
@@ -153,7 +157,7 @@ class Draft:
         """Whether there is nothing to commit."""
         return not (self.changes or self.events or self.extra)
 
-    # --- moves --------------------------------------------------------------------------------------------------------
+    # --- moves ----------------------------------------------------------------------------------------------
 
     def company(self, **fields: Any) -> CompanyRecord:
         after = attrs.evolve(self.state.company, **fields)
@@ -208,7 +212,7 @@ class Draft:
     def write(self, statement: str, **params: Any) -> None:
         self.extra.append(Write(statement, params))
 
-    # --- events ---------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     def event(
         self,
@@ -240,7 +244,9 @@ class Draft:
         )
 
     def note_flips(self) -> None:
-        """Report what became blocked or stopped being so: one event per cause, for the difference the turn made."""
+        """Report what became blocked or stopped being so: one event per cause, for the difference the turn
+        made.
+        """
         last: dict[str, Flip] = {}
         first: dict[str, bool] = {}
         for flip in self.state.flips:

@@ -1,4 +1,6 @@
-"""Changing a task. Priority and tries count at once; the rest at the next admission, so not while the run is active."""
+"""Changing a task. Priority and tries count at once; the rest at the next admission, so not while the run
+is active.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
 
 
 def _raise_generations(draft: Draft, entry: Entry) -> None:
-    """A node that was tried but not finished will work on another payload: its results so far are of an older generation."""
+    """A node that was tried but not finished will work on another payload: its results so far are of an
+    older generation.
+    """
     for node in tuple(entry.nodes or ()):
         if node.status is not NodeStatus.SUCCEEDED and node.attempts > 0:
             draft.node(entry, node.pos, generation=node.generation + 1)

@@ -80,7 +80,9 @@ class Graph:
 
 @attrs.frozen
 class Change:
-    """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be nothing."""
+    """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be
+    nothing.
+    """
 
     kind: str
     task: str

@@ -1,8 +1,9 @@
 """What stands between a queued task and its run slot: one list of gates, asked in one order.
 
-Dispatch asks the gates and admits where none is closed; `Explain` asks the same gates and reports the closed ones. So a
-task that nothing explains is a task that starts. A task's own gates depend on its facts and its upstreams; the
-company's gates are the same for all its tasks (but for those a person let past a pause); the last gate is the line.
+Dispatch asks the gates and admits where none is closed; `Explain` asks the same gates and reports the
+closed ones. So a task that nothing explains is a task that starts. A task's own gates depend on its facts
+and its upstreams; the company's gates are the same for all its tasks (but for those a person let past a
+pause); the last gate is the line.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ OPEN = Live()
 
 
 def task_gates(state: CompanyState, entry: Entry) -> Iterator[Reason]:
-    """The closed gates of the task itself. Cheap to ask for the first one: the counters are looked at before the edges."""
+    """The closed gates of the task itself. Cheap to ask for the first one: the counters are looked at
+    before the edges.
+    """
     if entry.quarantined is not None:
         yield Reason(ReasonKind.QUARANTINED, text=entry.quarantined)
     if entry.cause is not None:

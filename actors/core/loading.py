@@ -1,4 +1,6 @@
-"""From loaded rows to entries: texts inside the rows are checked here, so a bad row is found before it can do harm."""
+"""From loaded rows to entries: texts inside the rows are checked here, so a bad row is found before it can
+do harm.
+"""
 
 from __future__ import annotations
 

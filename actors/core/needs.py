@@ -13,7 +13,9 @@ from .state import CompanyState
 
 @attrs.frozen
 class Needs:
-    """``ids``: tasks to load; ``keys``: idempotency keys to look up; ``closure``: tasks whose upstreams, all the way up, are asked."""
+    """``ids``: tasks to load; ``keys``: idempotency keys to look up; ``closure``: tasks whose upstreams,
+    all the way up, are asked.
+    """
 
     ids: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
@@ -26,7 +28,9 @@ class Needs:
 
 @attrs.frozen
 class Looked:
-    """What the reading found. ``contents``: digest by task id; ``edges``: task → upstreams, for those asked in ``closure``."""
+    """What the reading found. ``contents``: digest by task id; ``edges``: task → upstreams, for those asked
+    in ``closure``.
+    """
 
     known: frozenset[str] = frozenset()
     """Ids that exist, whether or not they were taken into memory."""

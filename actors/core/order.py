@@ -1,4 +1,6 @@
-"""Who is next: the one function that owns the order of a company's queue, and the queue of tasks whose own gates are open."""
+"""Who is next: the one function that owns the order of a company's queue, and the queue of tasks whose own
+gates are open.
+"""
 
 from __future__ import annotations
 

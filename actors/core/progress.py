@@ -1,7 +1,8 @@
 """How far a run is: derived from its node records and moved with them, so that no step walks the whole graph.
 
-``unmet`` counts the unfinished nodes that each node still waits for. A pending node without any is *ready*, or *backing off*
-when a time is set before which it must not start. `Progress.move` is symmetric: a move undone is the move the other way round.
+``unmet`` counts the unfinished nodes that each node still waits for. A pending node without any is *ready*,
+or *backing off* when a time is set before which it must not start. `Progress.move` is symmetric: a move
+undone is the move the other way round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How an attempt ends, as far as the company is concerned: one function for every way in.
 
-A report counts if it speaks of the attempt that the node is running. Any other is late: it is recorded and changes nothing. After a
-stop was committed the attempt's own result does not count either; the node is skipped, whatever the attempt says.
+A report counts if it speaks of the attempt that the node is running. Any other is late: it is recorded and
+changes nothing. After a stop was committed the attempt's own result does not count either; the node is
+skipped, whatever the attempt says.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _COUNTS = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED
 class Report:
     """What an attempt says of itself when it has ended.
 
-    ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked to be tried
-    again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was left behind.
-    ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
+    ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked
+    to be tried again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was
+    left behind. ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
     """
 
     key: AttemptKey
@@ -133,7 +134,9 @@ def _succeed(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> No
 
 
 def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
-    """A try is used. It is tried again after a pause that grows, unless it was the last or the handler gave up."""
+    """A try is used. It is tried again after a pause that grows, unless it was the last or the handler gave
+    up.
+    """
     spec = spec_of(node.spec)
     tries = node.tries + 1
     limit = spec.attempts_max or entry.task.attempts_max or ATTEMPTS_MAX_DEFAULT
@@ -172,7 +175,9 @@ def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -
 
 
 def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:
-    """The process died under it. No try is used, but a node that was there five times when it happened has had enough."""
+    """The process died under it. No try is used, but a node that was there five times when it happened has
+    had enough.
+    """
     unclean = node.unclean + 1
     enough = unclean >= UNCLEAN_MAX
     error = f"process died {unclean} times" if enough else node.error

@@ -8,7 +8,9 @@ QUIET_S = 60.0
 """A minute without a crash and all is forgotten."""
 DELAY_MAX_S = 60.0
 PARKED_ABOVE_S = 5.0
-"""While the rest is longer than this the company is *parked*: its messages are answered instead of kept waiting."""
+"""While the rest is longer than this the company is *parked*: its messages are answered instead of kept
+waiting.
+"""
 
 
 def add_crash(crashes: Sequence[float], now_s: float) -> tuple[float, ...]:

@@ -16,7 +16,8 @@ _DUE_MS_MAX = 2**62
 def backoff_s(backoff: Backoff, tries: int, identity: str) -> float:
     """Seconds to wait after try number ``tries`` (from 1) failed.
 
-    ``identity`` names the attempt: the jitter derives from it, so the same attempt always waits the same time.
+    ``identity`` names the attempt: the jitter derives from it, so the same attempt always waits the same
+    time.
     """
     if backoff.base_s == 0:
         return 0.0

@@ -1,7 +1,7 @@
 """The shape of a run: its nodes and the edges between them, without their payloads.
 
-A shape is stored as canonical JSON and read back through a cache, so the thousand tasks that were submitted with the same nodes
-share one object in memory. Payloads stay in the database until an attempt needs them.
+A shape is stored as canonical JSON and read back through a cache, so the thousand tasks that were submitted
+with the same nodes share one object in memory. Payloads stay in the database until an attempt needs them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """A company's facts in memory, and what is derived from them as they change.
 
-The actor holds one `CompanyState`. It knows every task whose newest run is unsettled, and those settled ones that somebody waiting
-still needs; an upstream it does not know is either done or, if its id is in ``missing``, not there at all.
+The actor holds one `CompanyState`. It knows every task whose newest run is unsettled, and those settled
+ones that somebody waiting still needs; an upstream it does not know is either done or, if its id is in
+``missing``, not there at all.
 
-`CompanyState.apply` and `CompanyState.undo` are the only ways in. Every `Change` has both ends, so a turn can be taken back.
-What is derived moves with the facts: a change touches the task and its dependents, never the backlog. Two counters per task say how
-many of its upstreams are unfinished and how many are dead (failed, stopped, archived, blocked …); a worklist carries a
-change of standing down the edges, however deep, without recursion.
+`CompanyState.apply` and `CompanyState.undo` are the only ways in. Every `Change` has both ends, so a turn
+can be taken back. What is derived moves with the facts: a change touches the task and its dependents, never
+the backlog. Two counters per task say how many of its upstreams are unfinished and how many are dead
+(failed, stopped, archived, blocked …); a worklist carries a change of standing down the edges, however
+deep, without recursion.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .transitions import NODE_MOVES, RUN_MOVES, check_move
 
 class CompanyState:
     def __init__(self, company: CompanyRecord, handlers: frozenset[str] | None) -> None:
-        """``handlers`` are the names that the host has registered; ``None`` where that is not known: all of them."""
+        """``handlers`` are the names that the host has registered; ``None`` where that is not known: all of
+        them.
+        """
         self.company = company
         self._handlers = handlers
         self.graphs: dict[str, Graph] = {}
@@ -43,10 +47,12 @@ class CompanyState:
         self.flips: list[Flip] = []
         self._due: list[tuple[int, str, int, int]] = []
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------
 
     def standing(self, task: str) -> Standing:
-        """What the task is to its dependents; one that is not in memory is done, unless it is known to be missing."""
+        """What the task is to its dependents; one that is not in memory is done, unless it is known to be
+        missing.
+        """
         entry = self.entries.get(task)
         if entry is not None:
             return entry.standing
@@ -98,7 +104,7 @@ class CompanyState:
             entry.progress.wake(pos)
             self._note_startable(entry)
 
-    # --- changing ---------------------------------------------------------------------------------------------------
+    # --- changing -------------------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> None:
         """Make the change; a move outside its table raises `IllegalMove` and changes nothing."""
@@ -222,7 +228,7 @@ class CompanyState:
             if node.not_before_ms is not None:
                 heappush(self._due, (node.not_before_ms, entry.task.id, node.run, node.pos))
 
-    # --- tasks coming and going ---------------------------------------------------------------------------------------
+    # --- tasks coming and going -----------------------------------------------------------------------------
 
     def load(self, entries: Iterable[Entry]) -> None:
         """Take in entries read from the database, in any order; no change, so nothing to undo."""
@@ -233,7 +239,9 @@ class CompanyState:
                 self._add(entry)
 
     def note_missing(self, task: str) -> None:
-        """An upstream id that no task has: it was planted. A dependent of it is blocked until a task takes the id."""
+        """An upstream id that no task has: it was planted. A dependent of it is blocked until a task takes
+        the id.
+        """
         if task not in self.missing and task not in self.entries:
             self.missing.add(task)
             work: list[Entry] = []
@@ -273,7 +281,9 @@ class CompanyState:
         self.startable.pop(task, None)
 
     def evict(self, task: str) -> bool:
-        """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was forgotten."""
+        """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was
+        forgotten.
+        """
         if not self._evictable(task):
             return False
         work = [task]
@@ -318,7 +328,7 @@ class CompanyState:
         if after is not None:
             self.by_graph.setdefault(after, set()).add(task)
 
-    # --- what follows from the facts ------------------------------------------------------------------------------
+    # --- what follows from the facts ------------------------------------------------------------------------
 
     def refresh(self, entry: Entry, *, cause: str) -> None:
         """Derive the entry anew, and carry a change of its standing down to all that it concerns."""

@@ -118,7 +118,9 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
 
 
 def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
-    """Digest of everything that was asked for, so that the same request can be told from another under the same name."""
+    """Digest of everything that was asked for, so that the same request can be told from another under the
+    same name.
+    """
     parts = encode(
         [
             message.title,

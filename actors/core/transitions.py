@@ -1,10 +1,11 @@
 """The legal moves. One table per machine; a move outside its table raises and changes nothing.
 
-A *run* is queued until it is admitted to a run slot, holds the slot while it is active (running, stopping), and is settled when
-it completed, failed or stopped. Completed is final: doing it again is a new run. *Halted* is short of a person, with the
-slot free. A *node* waits, runs one attempt at a time, and ends succeeded, failed (it gave up) or skipped; every way back to
-pending is a retry, an interruption or a fresh allowance. An attempt's *phase* lives in memory only; finalizing absorbs,
-so whoever ends an attempt second does no harm.
+A *run* is queued until it is admitted to a run slot, holds the slot while it is active (running, stopping),
+and is settled when it completed, failed or stopped. Completed is final: doing it again is a new run.
+*Halted* is short of a person, with the slot free. A *node* waits, runs one attempt at a time, and ends
+succeeded, failed (it gave up) or skipped; every way back to pending is a retry, an interruption or a fresh
+allowance. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an attempt second
+does no harm.
 
 The tables cannot be changed, at any level. The diagrams in the README are generated from them.
 """

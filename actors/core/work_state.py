@@ -1,7 +1,7 @@
 """Where a task stands and why: total, computed, never stored.
 
-First match wins, in the order of `WorkState`. Unless the task is running or settled there is at least one reason, with the ids,
-numbers and times concerned.
+First match wins, in the order of `WorkState`. Unless the task is running or settled there is at least one
+reason, with the ids, numbers and times concerned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _BY_GATE = {
     ReasonKind.DRAINING: WorkState.PAUSED,
     ReasonKind.STORE_UNAVAILABLE: WorkState.PAUSED,
 }
-"""The state that a closed gate stands for. The blocking ones are `WorkState.BLOCKED`, all others leave it queued."""
+"""The state that a closed gate stands for. The blocking ones are `WorkState.BLOCKED`, all others leave it
+queued.
+"""
 
 
 def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[WorkState, tuple[Reason, ...]]:
@@ -63,7 +65,9 @@ def explain(state: CompanyState, company: str, entry: Entry, live: Live = OPEN) 
 
 
 def closed_gates(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
-    """Every closed gate of a queued task, in order. Empty exactly for what `advance` would admit before any other move."""
+    """Every closed gate of a queued task, in order. Empty exactly for what `advance` would admit before any
+    other move.
+    """
     gates = [*task_gates(state, entry), *company_gates(state, entry, live)]
     line = line_gate(state, entry)
     return gates if line is None else [*gates, line]
@@ -160,7 +164,9 @@ def _nodes(kind: ReasonKind, names: list[str], at_ms: int | None = None, text: s
 
 
 def positions(state: CompanyState) -> dict[str, int]:
-    """The 1-based place of every queued task that is not blocked, in queue order, gates or not. A place, not a forecast."""
+    """The 1-based place of every queued task that is not blocked, in queue order, gates or not. A place,
+    not a forecast.
+    """
     lined = sorted(
         (order_key(entry.task, entry.run), task)
         for task, entry in state.entries.items()

@@ -1,10 +1,12 @@
 """Live attempts: the one registry of them, and their phases.
 
-The registry holds every registration of an attempt, the reverse maps included; no other module keeps a mapping keyed by attempt. `begin`
-asserts that none of them is there, in both directions; `finish` is the one way out. The execution slot is a field of the
-attempt, so slots in use are counted from attempts, never beside them.
+The registry holds every registration of an attempt, the reverse maps included; no other module keeps a
+mapping keyed by attempt. `begin` asserts that none of them is there, in both directions; `finish` is the
+one way out. The execution slot is a field of the attempt, so slots in use are counted from attempts, never
+beside them.
 
-An attempt that was left behind because it would not end is kept apart until it returns, so that its late report is recognised.
+An attempt that was left behind because it would not end is kept apart until it returns, so that its late
+report is recognised.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Attempt:
         return f"{self.ref.company}/{key.task}/{key.run}/{node}/{key.number}"
 
     def move(self, phase: Phase) -> None:
-        """Go to ``phase``; raises `IllegalMove` with the story so far, and changes nothing, if the table has no such move."""
+        """Go to ``phase``; raises `IllegalMove` with the story so far, and changes nothing, if the table
+        has no such move.
+        """
         check_move("attempt", PHASE_MOVES, self.label, self.phase, phase, self.story)
         if phase is not self.phase:
             self.story.append(self.phase.value)
@@ -82,7 +86,7 @@ class Registry:
         self._holding: dict[AttemptRef, Attempt] = {}
         self._abandoned: dict[AttemptRef, Attempt] = {}
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -111,7 +115,7 @@ class Registry:
     def abandoned(self) -> tuple[Attempt, ...]:
         return tuple(self._abandoned.values())
 
-    # --- in and out -------------------------------------------------------------------------------------------------
+    # --- in and out -----------------------------------------------------------------------------------------
 
     def begin(self, ref: AttemptRef) -> Attempt:
         """Register an attempt and give it its slot. Nothing of it, nor of its node, may be registered."""
@@ -138,7 +142,9 @@ class Registry:
         return True
 
     def finish(self, ref: AttemptRef) -> None:
-        """Remove every registration. One that its exit path should have cleared is cleared, and loudly complained of."""
+        """Remove every registration. One that its exit path should have cleared is cleared, and loudly
+        complained of.
+        """
         attempt = self._attempts.pop(ref, None)
         if attempt is None:
             return

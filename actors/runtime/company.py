@@ -1,10 +1,11 @@
 """A company's actor: one loop, one message at a time, one question: what may start now?
 
-A turn takes messages, reads what they need, decides, advances, commits, publishes and acts. Deciding awaits nothing, so no turn can
-begin inside another; acting comes after the commit, so nothing is seen or done that is not durable. A turn that is refused, or whose
-deciding raises, is undone in memory: nothing happened.
+A turn takes messages, reads what they need, decides, advances, commits, publishes and acts. Deciding awaits
+nothing, so no turn can begin inside another; acting comes after the commit, so nothing is seen or done that
+is not durable. A turn that is refused, or whose deciding raises, is undone in memory: nothing happened.
 
-The actor holds its company's state and nothing else. Its mailbox and the attempts belong to the runtime and survive it.
+The actor holds its company's state and nothing else. Its mailbox and the attempts belong to the runtime and
+survive it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Surroundings(Protocol):
 
 @attrs.define
 class Crash(Exception):
-    """The actor cannot go on in this state of its memory. ``about`` is the task that was being decided, if one was."""
+    """The actor cannot go on in this state of its memory. ``about`` is the task that was being decided, if
+    one was.
+    """
 
     cause: BaseException
     about: str | None = None
@@ -107,10 +110,12 @@ class CompanyActor:
         self._alone = False
         """The last unit was refused: take messages one by one until the guilty one is found."""
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- life -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Load, recover, and turn until there is nothing to do; returns when the company has left the directory."""
+        """Load, recover, and turn until there is nothing to do; returns when the company has left the
+        directory.
+        """
         await self._load()
         try:
             while True:
@@ -149,7 +154,9 @@ class CompanyActor:
         return self.state
 
     async def _load(self) -> None:
-        """Fence off whatever an earlier actor has under way, read the facts, and see what became of what was running."""
+        """Fence off whatever an earlier actor has under way, read the facts, and see what became of what
+        was running.
+        """
         database, name = self.around.database, self.name
         company = await database.writer.commit(lambda conn: claim_company(conn, name))
         loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
@@ -172,7 +179,7 @@ class CompanyActor:
         committed, events = await self.around.database.writer.commit(unit)
         self.around.published(company, events, committed)
 
-    # --- the turn -----------------------------------------------------------------------------------------------------
+    # --- the turn -------------------------------------------------------------------------------------------
 
     async def _turn(self) -> bool:
         """One pass; says whether there is more to do at once."""
@@ -297,7 +304,9 @@ class CompanyActor:
             raise
 
     def _undo(self, turn: Turn, refusal: UnitRefused) -> None:
-        """A unit was refused: undo it, and take its messages again one by one, so that only the guilty one hears of it."""
+        """A unit was refused: undo it, and take its messages again one by one, so that only the guilty one
+        hears of it.
+        """
         draft = turn.draft
         assert draft is not None
         about = draft.about
@@ -316,7 +325,7 @@ class CompanyActor:
             return
         raise Crash(refusal, about)
 
-    # --- after the commit ---------------------------------------------------------------------------------------------
+    # --- after the commit -----------------------------------------------------------------------------------
 
     def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
         """Durable, so now visible, and only then acted upon. No checkpoint."""

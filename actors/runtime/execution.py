@@ -1,11 +1,12 @@
 """Executing attempts: starting, cancelling, and seeing to it that each one ends.
 
-An attempt runs in a child of the runtime's nursery, beside the actor and independent of its restarts. What became of it is a `Report`,
-kept in the attempt until it is committed and put in the company's system lane. Time-outs and graces run here and need no
-turn; only recording needs one. A child that returned has given its slot back at once; its result waits for the commit.
+An attempt runs in a child of the runtime's nursery, beside the actor and independent of its restarts. What
+became of it is a `Report`, kept in the attempt until it is committed and put in the company's system lane.
+Time-outs and graces run here and need no turn; only recording needs one. A child that returned has given
+its slot back at once; its result waits for the commit.
 
-A handler that does not end within the grace after it was cancelled is left behind: its end is reported without it, its slot is free, and
-when it returns at last, its report is late.
+A handler that does not end within the grace after it was cancelled is left behind: its end is reported
+without it, its slot is free, and when it returns at last, its report is late.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from .describe import describe
 from .slots import Slots
 
 STOP_GRACE_S = 10.0
-"""From the cancellation of an attempt to leaving it behind: longer than a command's own way from SIGTERM to SIGKILL."""
+"""From the cancellation of an attempt to leaving it behind: longer than a command's own way from SIGTERM to
+SIGKILL.
+"""
 
 
 class Host(Protocol):
@@ -49,7 +52,9 @@ class Host(Protocol):
 
 
 class Executor:
-    """Runs attempts. All methods but the children's are synchronous, so that acting on a commit has no checkpoint."""
+    """Runs attempts. All methods but the children's are synchronous, so that acting on a commit has no
+    checkpoint.
+    """
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class Executor:
         self.closing = False
         """Set when the runtime closes now: a child that starts sees it before it does any work."""
 
-    # --- called by actors -------------------------------------------------------------------------------------------
+    # --- called by actors -----------------------------------------------------------------------------------
 
     def start(self, attempt: Attempt, effect: StartAttempt, inputs: Inputs) -> None:
         """The attempt is durable: begin it."""
@@ -103,8 +108,9 @@ class Executor:
         """The end is committed: the registration goes."""
         self._registry.finish(ref)
 
-    # --- an attempt's children --------------------------------------------------------------------------------------
+    # --- an attempt's children ------------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     async def _run(self, attempt: Attempt, inputs: Inputs) -> None:
         current_attempt.set(attempt.ref)
         try:
@@ -188,11 +194,13 @@ class Executor:
                 attempt.ref.company, self._report(attempt, AttemptEnd.INTERRUPTED, error="late")
             )
 
+    @trio.lowlevel.enable_ki_protection
     async def _time_out(self, attempt: Attempt, timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
             await attempt.ended.wait()
         self.cancel_attempt(attempt, "timed_out")
 
+    @trio.lowlevel.enable_ki_protection
     async def _grace(self, attempt: Attempt, why: str) -> None:
         with trio.move_on_after(self.stop_grace_s):
             await attempt.ended.wait()
@@ -211,7 +219,7 @@ class Executor:
         if attempt.hard_scope is not None:
             attempt.hard_scope.cancel()
 
-    # --- its end ------------------------------------------------------------------------------------------------------
+    # --- its end --------------------------------------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, report: Report) -> None:
         """Whoever comes first says how the attempt ended; a second report of it is late."""

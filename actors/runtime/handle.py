@@ -24,9 +24,11 @@ R = TypeVar("R")
 
 
 class Reads:
-    """What can be read of a company. Nothing here goes through its mailbox, waits for its work, or changes anything.
+    """What can be read of a company. Nothing here goes through its mailbox, waits for its work, or changes
+    anything.
 
-    Raises `TaskUnknown` for an id that the company does not have, `StoreUnavailable` while the database cannot be read.
+    Raises `TaskUnknown` for an id that the company does not have, `StoreUnavailable` while the database
+    cannot be read.
     """
 
     def __init__(self, source: reads.Source, name: str) -> None:
@@ -81,9 +83,9 @@ class Company(Reads):
     async def ask(self, message: Message[R]) -> R:
         """Send a message and return its reply, which is durable.
 
-        Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `ActorCrashed`, `RuntimeClosed` (nothing happened), or
-        `OutcomeUnknown`. Waits for room in the mailbox, and while the store is away. Cancellation: stops waiting; the message
-        stands if it was put in the mailbox.
+        Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `ActorCrashed`,
+        `RuntimeClosed` (nothing happened), or `OutcomeUnknown`. Waits for room in the mailbox, and while
+        the store is away. Cancellation: stops waiting; the message stands if it was put in the mailbox.
         """
         envelope = Envelope(_message(message), Reply())
         await self._put(envelope)
@@ -91,7 +93,9 @@ class Company(Reads):
         return cast("R", await envelope.reply.wait())
 
     async def tell(self, message: Message[Any]) -> None:
-        """Send a message and do not wait for its outcome. A refusal becomes an event. Waits for room; errors as `ask`."""
+        """Send a message and do not wait for its outcome. A refusal becomes an event. Waits for room;
+        errors as `ask`.
+        """
         await self._put(Envelope(_message(message)))
 
     def tell_nowait(self, message: Message[Any]) -> None:
@@ -115,8 +119,9 @@ class Company(Reads):
     async def when_settled(self, task: str) -> Outcome:
         """Wait until the task's newest run is completed, failed or stopped; at once if it is.
 
-        Raises `WouldDeadlock` in a handler that waits for its own task, or for one that its own run keeps from a run slot;
-        `RuntimeClosed` if the runtime closes first; `TaskUnknown`. Cancellation: stops waiting.
+        Raises `WouldDeadlock` in a handler that waits for its own task, or for one that its own run keeps
+        from a run slot; `RuntimeClosed` if the runtime closes first; `TaskUnknown`. Cancellation: stops
+        waiting.
         """
         task = _id(task)
         while True:

@@ -1,4 +1,6 @@
-"""Reading the log. Live is only a wake: what is read is always the table, so there is no seam between old and new."""
+"""Reading the log. Live is only a wake: what is read is always the table, so there is no seam between old
+and new.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ PAGE = 500
 
 def event_of(row: Sequence[Any]) -> Event:
     """A row of the log as an `Event`."""
-    *fields, data = row
-    return Event(*fields, data=json.loads(data) if data else {})
+    position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, data = row
+    said = json.loads(data) if data else {}
+    return Event(position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, said)
 
 
 async def follow_events(
@@ -79,7 +82,9 @@ class Page:
 
 
 def _seq_at(conn: sqlite3.Connection, company_id: int, position: int) -> int:
-    """The company's last number at or before ``position``. Both rise together, so halving finds it in a few look-ups."""
+    """The company's last number at or before ``position``. Both rise together, so halving finds it in a few
+    look-ups.
+    """
     low, high = 0, int(conn.execute(SQL["event_seq"], {"company_id": company_id}).fetchone()[0])
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
 """A company's mailbox: two bounded lanes, taken by one actor, surviving its restarts.
 
-The *system* lane carries reports of attempts, wakes and control messages and is taken first, so a stop overtakes submits that were
-sent but not taken. Reports are always accepted: their number is bounded by the attempts that exist. The *user* lane is bounded;
-``tell`` and ``ask`` wait for room.
+The *system* lane carries reports of attempts, wakes and control messages and is taken first, so a stop
+overtakes submits that were sent but not taken. Reports are always accepted: their number is bounded by the
+attempts that exist. The *user* lane is bounded; ``tell`` and ``ask`` wait for room.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Reply:
 
 @attrs.frozen
 class Sweep:
-    """The supervisor asks the actor to look again, trusting no wake. ``done`` is told whether something was healed."""
+    """The supervisor asks the actor to look again, trusting no wake. ``done`` is told whether something was
+    healed.
+    """
 
     healed: Reply = attrs.field(factory=Reply)
 
@@ -93,7 +95,7 @@ class Mailbox:
         """Whether nothing is in it and nobody is about to put something in."""
         return not self._user and not self._system and not self.senders_waiting
 
-    # --- senders --------------------------------------------------------------------------------------------------
+    # --- senders --------------------------------------------------------------------------------------------
 
     def put_nowait(self, envelope: Envelope) -> bool:
         """Put a message in its lane; says whether there was room."""
@@ -125,7 +127,7 @@ class Mailbox:
         """Make the actor look. Waking twice is waking once."""
         self._wake.set()
 
-    # --- the actor ------------------------------------------------------------------------------------------------
+    # --- the actor ------------------------------------------------------------------------------------------
 
     def take(self, count: int) -> list[Envelope]:
         """Up to ``count`` messages, system lane first."""

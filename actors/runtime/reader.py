@@ -42,8 +42,8 @@ class _ReadOnly:
 class Reader:
     """The stored facts of a database. Comes from `open_reader`.
 
-    What only the host knows (who waits for an execution slot, what an attempt says of itself) is not seen from here. Where no
-    host runs, every unfinished task says so.
+    What only the host knows (who waits for an execution slot, what an attempt says of itself) is not seen
+    from here. Where no host runs, every unfinished task says so.
     """
 
     def __init__(self, path: str, connection: Connection) -> None:
@@ -67,7 +67,9 @@ class Reader:
     async def events(
         self, *, company: str | None = None, after: int = 0, follow: bool = False
     ) -> AsyncIterator[Event]:
-        """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four times a second."""
+        """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
+        times a second.
+        """
         page = Page(company, after)
         while True:
             rows = await self.database.read(page.read)

@@ -1,7 +1,8 @@
 """Reads. They use no mailbox and change nothing.
 
-A company with an actor is read from its memory, between two turns, so a read sees only what is committed and costs no loading. One without is
-read from the tables into a state of the same kind, by the same code, in this process or in any other.
+A company with an actor is read from its memory, between two turns, so a read sees only what is committed
+and costs no loading. One without is read from the tables into a state of the same kind, by the same code,
+in this process or in any other.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class View:
 
 
 async def view(source: Source, name: str, tasks: Sequence[str] | None = None) -> View:
-    """The company's state; ``tasks`` are ids that must be in it whatever their state. No such company: no state."""
+    """The company's state; ``tasks`` are ids that must be in it whatever their state. No such company: no
+    state.
+    """
     actor = source.actor(name)
     while actor is not None and actor.state is not None:
         await actor.between_turns.wait()
@@ -112,7 +115,7 @@ def entry_in(seen: View, task: str) -> tuple[CompanyState, Entry]:
     return seen.state, entry
 
 
-# --- the reads --------------------------------------------------------------------------------------------------------
+# --- the reads ----------------------------------------------------------------------------------------------
 
 
 async def status(source: Source, name: str, task: str) -> TaskStatus:
@@ -123,7 +126,9 @@ async def status(source: Source, name: str, task: str) -> TaskStatus:
 
 
 async def queue(source: Source, name: str, goal: str | None) -> tuple[TaskStatus, ...]:
-    """Unsettled tasks: those that hold a run slot first, then in queue order, blocked ones where they would stand."""
+    """Unsettled tasks: those that hold a run slot first, then in queue order, blocked ones where they would
+    stand.
+    """
     from actors.core.order import order_key
 
     seen = await view(source, name)

@@ -1,8 +1,9 @@
 """What became of attempts whose actor, or whose process, is gone; and tasks that cannot be trusted.
 
-An actor that begins finds nodes that are running. The attempt is still alive in this process: it is adopted. It has ended and its report was
-not committed: the report is told again. It is nowhere: if this process started it, it was interrupted; if another did, it died with it
-(*lost*), and a command that it left running is ended before the node runs again. Start-up, restart and sweep ask the same question here.
+An actor that begins finds nodes that are running. The attempt is still alive in this process: it is
+adopted. It has ended and its report was not committed: the report is told again. It is nowhere: if this
+process started it, it was interrupted; if another did, it died with it (*lost*), and a command that it left
+running is ended before the node runs again. Start-up, restart and sweep ask the same question here.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def running_attempts(state: CompanyState) -> list[AttemptKey]:
 
 
 async def reports(company: str, state: CompanyState, around: Surroundings) -> list[Report]:
-    """One report for every attempt that has ended without its end being committed. The others are adopted as they are."""
+    """One report for every attempt that has ended without its end being committed. The others are adopted
+    as they are.
+    """
     ended: list[Report] = []
     wanted = set()
     for key in running_attempts(state):
@@ -88,7 +91,9 @@ async def _orphan(company: str, company_id: int, key: AttemptKey, around: Surrou
 
 
 def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
-    """The sweep's question to an actor that lives: is everything that should run really there? Says whether it was not."""
+    """The sweep's question to an actor that lives: is everything that should run really there? Says whether
+    it was not.
+    """
     healed = False
     state = draft.state
     for key in running_attempts(state):
@@ -107,7 +112,9 @@ def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
 
 @attrs.frozen
 class Quarantine:
-    """The unit that sets a task aside, by SQL that decodes nothing: attempts interrupted, an active run failed, its slot free."""
+    """The unit that sets a task aside, by SQL that decodes nothing: attempts interrupted, an active run
+    failed, its slot free.
+    """
 
     company: str
     task: str

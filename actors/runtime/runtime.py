@@ -1,9 +1,9 @@
 """The runtime: everything that lives while a database is open, and how it closes.
 
-Leaving `open_runtime` normally drains: nothing new starts, attempts that began finish. An exception or a cancellation closes *now*: attempts are
-cancelled, a result inside the grace still counts, the rest is interrupted at no cost and runs again next time. Either
-way the actors commit what there is to commit, every ``ask`` is answered, and nothing of ours runs afterwards except the threads named
-in the report.
+Leaving `open_runtime` normally drains: nothing new starts, attempts that began finish. An exception or a
+cancellation closes *now*: attempts are cancelled, a result inside the grace still counts, the rest is
+interrupted at no cost and runs again next time. Either way the actors commit what there is to commit, every
+``ask`` is answered, and nothing of ours runs afterwards except the threads named in the report.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from .sweep import Sweeper, SweepReport
 EXECUTIONS_MAX = 16
 """Attempts that execute at once. Agent steps mostly wait for others' machines; what computes wants fewer."""
 DRAIN_S = 30.0
+SAY_AGAIN_S = 5.0
 SETTLE_S = 30.0
 """How long closing waits for actors to commit the ends of attempts, if the store is away."""
 
@@ -131,10 +132,12 @@ class Runtime:
         self._report = ClosingReport()
         self._outage: EventRecord | None = None
 
-    # --- public -----------------------------------------------------------------------------------------------------
+    # --- public ---------------------------------------------------------------------------------------------
 
     def company(self, name: str) -> Company:
-        """The handle of a company; one that does not exist comes to be with its first message. Raises `InvalidName`."""
+        """The handle of a company; one that does not exist comes to be with its first message. Raises
+        `InvalidName`.
+        """
         return Company(self, check_name(name, what="a company's name"))
 
     async def companies(self) -> tuple[str, ...]:
@@ -145,8 +148,9 @@ class Runtime:
     async def events(self, *, company: str | None = None, after: int = 0) -> AsyncIterator[Event]:
         """Every event after the position ``after``, in commit order, and then each new one as it is committed.
 
-        ``company`` narrows it to one. Ends when the runtime closes. A slow reader costs nobody anything: the log is what is read.
-        Cancellation: stops; go on later from the ``position`` of the last event seen.
+        ``company`` narrows it to one. Ends when the runtime closes. A slow reader costs nobody anything:
+        the log is what is read. Cancellation: stops; go on later from the ``position`` of the last event
+        seen.
         """
         async for event in follow_events(self.database, self.hub, company=company, after=after):
             yield event
@@ -157,9 +161,11 @@ class Runtime:
         return self.sweeper.last
 
     async def drain(self, timeout_s: float | None = None) -> bool:
-        """Start nothing new and wait until no attempt is alive; says whether that happened within ``timeout_s`` seconds.
+        """Start nothing new and wait until no attempt is alive; says whether that happened within
+        ``timeout_s`` seconds.
 
-        Submits are still stored. There is no way back: close the runtime afterwards. Cancellation: stops waiting; it goes on draining.
+        Submits are still stored. There is no way back: close the runtime afterwards. Cancellation: stops
+        waiting; it goes on draining.
         """
         self._refuse_waiting_for_oneself("drain")
         self._draining = True
@@ -173,10 +179,12 @@ class Runtime:
         return False
 
     async def aclose(self, *, now: bool = False) -> ClosingReport:
-        """Close: drain for at most ``drain_s`` seconds first, or with ``now`` not at all. A second call with ``now`` hurries the first.
+        """Close: drain for at most ``drain_s`` seconds first, or with ``now`` not at all. A second call
+        with ``now`` hurries the first.
 
-        Returns when nothing of the runtime is left but threads named in the report. Shielded from cancellation, and bounded:
-        the drain, the grace, and the time to commit. A handler that calls it would wait for itself: it gets `WouldDeadlock`.
+        Returns when nothing of the runtime is left but threads named in the report. Shielded from
+        cancellation, and bounded: the drain, the grace, and the time to commit. A handler that calls it
+        would wait for itself: it gets `WouldDeadlock`.
         """
         self._refuse_waiting_for_oneself("aclose")
         if now:
@@ -223,7 +231,7 @@ class Runtime:
         if me is not None:
             raise WouldDeadlock(me.key.task, f"{what} waits for the handler that calls it")
 
-    # --- closing ----------------------------------------------------------------------------------------------------
+    # --- closing --------------------------------------------------------------------------------------------
 
     @property
     def _hurry(self) -> trio.Event:
@@ -261,8 +269,17 @@ class Runtime:
         await self._say_stopped(report)
         await self.hub.aclose()
         self._nursery.cancel_scope.cancel()
-        await self._gone.wait()
+        await self._wait_until_gone()
         return report
+
+    async def _wait_until_gone(self) -> None:
+        """An async handler that swallows cancellation for ever keeps the runtime from ending: say which it is."""
+        while not self._gone.is_set():
+            with trio.move_on_after(SAY_AGAIN_S):
+                await self._gone.wait()
+                return
+            alive = [attempt.label for attempt in (*self.registry, *self.registry.abandoned) if not attempt.in_thread]
+            _log.warning("closing.waits", attempts=alive)
 
     def _still(self) -> bool:
         """Whether every end is committed and every message that was taken is answered."""
@@ -296,7 +313,7 @@ class Runtime:
         except StorageError as error:
             _log.warning("process.stopped", stored=False, cause=str(error))
 
-    # --- what actors and children use -----------------------------------------------------------------------------------
+    # --- what actors and children use -----------------------------------------------------------------------
 
     def now_ms(self) -> int:
         return self.options.clock_ms()
@@ -404,7 +421,7 @@ class Runtime:
     def _wake(self, company: str) -> None:
         self.supervisor.wake(company)
 
-    # --- the store --------------------------------------------------------------------------------------------------
+    # --- the store ------------------------------------------------------------------------------------------
 
     def store_down(self, error: StoreUnavailable) -> None:
         """Said at once, stored when that is possible again."""
@@ -465,12 +482,14 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open the database at ``path`` (created, private to its user, if there is none) and run its companies.
 
-    ``handlers`` maps names to functions. ``executions_max``: attempts that execute at once in this process, 0 holds everything.
-    ``stop_grace_s``: seconds from cancelling an attempt to leaving it behind. ``drain_s``: how long leaving the block waits for live attempts.
-    ``durability="normal"`` may lose the last commits to a power cut, never to a crash.
+    ``handlers`` maps names to functions. ``executions_max``: attempts that execute at once in this process,
+    0 holds everything. ``stop_grace_s``: seconds from cancelling an attempt to leaving it behind.
+    ``drain_s``: how long leaving the block waits for live attempts. ``durability="normal"`` may lose the
+    last commits to a power cut, never to a crash.
 
-    What ran when the last process died is found at once and runs again. Raises `DatabaseInUse`, `NotADatabase`, `SchemaTooNew`,
-    `StoreUnavailable`. Leaving the block normally drains; an exception or cancellation closes now.
+    What ran when the last process died is found at once and runs again. Raises `DatabaseInUse`,
+    `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving the block normally drains; an exception or
+    cancellation closes now.
     """
     options = Options(freeze(handlers), executions_max, stop_grace_s, drain_s)
     async with run_database(path, options, durability=durability) as runtime:
@@ -510,7 +529,9 @@ async def run_database(
 
 @trio.lowlevel.enable_ki_protection
 async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """The nursery of actors and attempts. A Ctrl-C goes to the host's own code, never into the middle of a turn."""
+    """The nursery of actors and attempts. A Ctrl-C goes to the host's own code, never into the middle of a
+    turn.
+    """
     try:
         async with trio.open_nursery() as nursery:
             task_status.started(nursery)

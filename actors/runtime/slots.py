@@ -1,8 +1,8 @@
 """Execution slots: how many attempts of all companies execute at once, first come first served.
 
-A company that wants a slot and finds none stands in line. A slot that becomes free is *offered* to the first in line and kept for
-it until its next turn has used it or given it back, so nobody can take it in between. Slots in use are counted from the
-registry; nothing here counts them a second time.
+A company that wants a slot and finds none stands in line. A slot that becomes free is *offered* to the
+first in line and kept for it until its next turn has used it or given it back, so nobody can take it in
+between. Slots in use are counted from the registry; nothing here counts them a second time.
 """
 
 from __future__ import annotations

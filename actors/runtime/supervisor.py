@@ -1,8 +1,10 @@
-"""The supervisor: a directory of companies that have something to do, each watched over by a wrapper that catches.
+"""The supervisor: a directory of companies that have something to do, each watched over by a wrapper that
+catches.
 
-A company is a *cell*: its mailbox, its actor if one runs, and its crashes. The cell outlives its actors. A crashed actor is started
-again from stored facts after a rest that grows; while the rest is long the company is parked. Look-up-or-start is
-synchronous, and so is leaving, so no message falls between two actors. One company's trouble never reaches another.
+A company is a *cell*: its mailbox, its actor if one runs, and its crashes. The cell outlives its actors. A
+crashed actor is started again from stored facts after a rest that grows; while the rest is long the company
+is parked. Look-up-or-start is synchronous, and so is leaving, so no message falls between two actors. One
+company's trouble never reaches another.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Supervisor:
         self._due_changed = trio.Event()
         self.closed = False
 
-    # --- the directory ----------------------------------------------------------------------------------------------
+    # --- the directory --------------------------------------------------------------------------------------
 
     def cell(self, company: str) -> Cell:
         """The company's cell, started if it has none. Synchronous."""
@@ -88,7 +90,7 @@ class Supervisor:
         if not self.closed:
             self.cell(company).mailbox.wake()
 
-    # --- due times of absent companies --------------------------------------------------------------------------------
+    # --- due times of absent companies ----------------------------------------------------------------------
 
     def note_due(self, company: str, due_ms: int | None) -> None:
         if due_ms is not None:
@@ -99,6 +101,7 @@ class Supervisor:
     def has_due(self) -> bool:
         return bool(self._due)
 
+    @trio.lowlevel.enable_ki_protection
     async def bring_back(self) -> None:
         """Start companies whose due time has come. One child for all of them."""
         while True:
@@ -110,10 +113,13 @@ class Supervisor:
             with trio.move_on_after(wait_s):
                 await self._due_changed.wait()
 
-    # --- watching over one company ------------------------------------------------------------------------------------
+    # --- watching over one company --------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     async def _watch(self, cell: Cell) -> None:
-        """Run the company's actors, one after the other, until one leaves. Catches everything but cancellation."""
+        """Run the company's actors, one after the other, until one leaves. Catches everything but
+        cancellation.
+        """
         try:
             while not self.closed:
                 cell.actor = CompanyActor(cell.name, cell.mailbox, self._runtime.surroundings)
@@ -205,7 +211,7 @@ class Supervisor:
             if attempt.ref.key.task == task:
                 self._runtime.executor.cancel(attempt.ref, "superseded")
 
-    # --- messages -----------------------------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------------------
 
     def parked_answer(self, cell: Cell, envelope: Envelope) -> bool:
         """Answer a message to a parked company; says whether it was answered, so that it must not be put."""

@@ -1,7 +1,8 @@
 """The sweep: a periodic pass that heals what wakes and reports missed. Start-up is a sweep, by the same code.
 
-Companies with something running, or a due time that has passed, are asked every time; those that only have tasks queued, oldest-checked
-first, up to a thousand a pass. It goes page by page, one company's error does not stop it, and it needs no slot.
+Companies with something running, or a due time that has passed, are asked every time; those that only have
+tasks queued, oldest-checked first, up to a thousand a pass. It goes page by page, one company's error does
+not stop it, and it needs no slot.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Sweeper:
         self._runtime = runtime
         self.last: SweepReport | None = None
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Sweep for ever. Never overlaps itself."""
         while True:

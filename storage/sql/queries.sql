@@ -90,7 +90,7 @@ INSERT INTO nodes (company_id, seq, run, pos, spec, status, tries, unclean, gene
     error, result, payload)
 VALUES (:company_id, :seq, :run, :pos, :spec, :status, :tries, :unclean, :generation, :attempts, :not_before_ms,
     :error, CASE WHEN :status = 'succeeded' THEN :result END,
-    (SELECT coalesce(graph.node_payloads, task.node_payloads) -> ('$[' || :pos || ']')
+    (SELECT CASE WHEN task.graph IS NULL THEN task.node_payloads ELSE graph.node_payloads END -> ('$[' || :pos || ']')
      FROM tasks AS task LEFT JOIN graphs AS graph ON graph.company_id = task.company_id AND graph.name = task.graph
      WHERE task.company_id = :company_id AND task.seq = :seq));
 

@@ -1,0 +1,408 @@
+"""``run`` end to end: a plan becomes work that is done, and the exit status says how it went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from actors import Archive, Event, open_reader, open_runtime
+from actors.commands import command
+
+from .conftest import Place
+
+TWO_COMPANIES = """
+    [companies.acme]
+    runs_max = 2
+
+    [[companies.acme.tasks]]
+    id = "collect"
+    run = "echo numbers >> done.txt; echo 1 2 3"
+
+    [[companies.acme.tasks]]
+    id = "report"
+    depends_on = ["collect"]
+    payload = { week = 7 }
+
+    [[companies.acme.tasks.nodes]]
+    name = "one"
+    run = "echo one"
+
+    [[companies.acme.tasks.nodes]]
+    name = "two"
+    argv = ["sh", "-c", "echo $0 $LEVEL", "two"]
+    env = { LEVEL = "5" }
+
+    [[companies.acme.tasks.nodes]]
+    name = "both"
+    after = ["one", "two"]
+    call = "plan_functions_run:both"
+
+    [[companies.beta.tasks]]
+    id = "alone"
+    call = "plan_functions_run:alone"
+"""
+
+FUNCTIONS = """
+async def both(ctx):
+    print("printed by a function")
+    ctx.log.info("logged by a function", count=2)
+    outputs = sorted(result["output"] for result in ctx.inputs.values())
+    return {"outputs": outputs, "week": ctx.payload["week"]}
+
+def alone(ctx):
+    ctx.progress("half way")
+    return ctx.key
+"""
+
+CHAIN_WITH_A_FAULT = """
+    [[companies.acme.tasks]]
+    id = "first"
+    attempts_max = 1
+    run = "test -e repaired || { echo not yet repaired; exit 4; }"
+
+    [[companies.acme.tasks]]
+    id = "second"
+    depends_on = ["first"]
+    run = "true"
+
+    [[companies.acme.tasks]]
+    id = "third"
+    depends_on = ["second"]
+    run = "true"
+"""
+
+MANUAL = """
+    [[companies.acme.tasks]]
+    id = "by-hand"
+    mode = "manual"
+    run = "true"
+"""
+
+
+def results_of(db: Path, company: str, task: str) -> Mapping[str, Any]:
+    async def read() -> Mapping[str, Any]:
+        async with open_reader(db) as reader:
+            return await reader.company(company).result(task)
+
+    return trio.run(read)
+
+
+def events_of(db: Path) -> list[Event]:
+    async def read() -> list[Event]:
+        async with open_reader(db) as reader:
+            return [event async for event in reader.events()]
+
+    return trio.run(read)
+
+
+# --- the main job -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_executed_and_its_results_are_kept(place: Place) -> None:
+    (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
+    place.plan(TWO_COMPANIES)
+    done = place.run()
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[-2:] == ["acme  2 of 2 completed", "beta  1 of 1 completed"]
+    assert results_of(place.db, "acme", "collect") == {"main": {"exit_code": 0, "output": "1 2 3\n"}}
+    assert results_of(place.db, "acme", "report")["both"] == {"outputs": ["one\n", "two 5\n"], "week": 7}
+    assert results_of(place.db, "beta", "alone") == {"main": "beta/alone/1/main/0"}
+
+
+def test_the_lines_tell_what_happened_once_each(place: Place) -> None:
+    (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
+    place.plan(TWO_COMPANIES)
+    told = [line[10:] if line[2:3] == ":" else line for line in place.run().lines]
+    for line in (
+        "acme: 2 tasks added",
+        "beta: 1 task added",
+        "acme/collect: attempt 1 of main begins",
+        "acme/collect: attempt 1 of main succeeded",
+        "acme/collect: completed",
+        "acme/report: logged by a function: count=2",
+        "printed by a function",
+    ):
+        assert told.count(line) == 1, line
+
+
+def test_running_a_plan_again_does_nothing_twice(place: Place) -> None:
+    (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
+    place.plan(TWO_COMPANIES)
+    assert place.run().status == 0
+    again = place.run()
+    assert again.status == 0
+    assert again.lines == ["", "acme  2 of 2 completed", "beta  1 of 1 completed"]
+    assert (place.folder / "done.txt").read_text() == "numbers\n"
+
+
+def test_json_is_every_event_of_this_run_then_a_summary_and_nothing_else(place: Place) -> None:
+    (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
+    place.plan(TWO_COMPANIES)
+    for _ in range(2):
+        before = len(events_of(place.db)) if place.db.exists() else 0
+        done = place.run("--json")
+        *events, last = (json.loads(line) for line in done.lines)
+        assert [Event(**event) for event in events] == events_of(place.db)[before:]
+        assert events[0]["kind"] == "process.started"
+        assert events[-1]["kind"] == "process.stopped"
+        assert last == {
+            "summary": {
+                "exit_status": 0,
+                "companies": {
+                    "acme": {"total": 2, "states": {"completed": 2}},
+                    "beta": {"total": 1, "states": {"completed": 1}},
+                },
+                "unfinished": [],
+                "interrupted": [],
+                "abandoned": [],
+            }
+        }
+
+
+# --- what needs a person ----------------------------------------------------------------------------------
+
+
+def test_a_failure_blocks_what_depends_on_it_until_it_is_retried(place: Place) -> None:
+    plan = place.plan(CHAIN_WITH_A_FAULT)
+    done = place.run()
+    assert done.status == 1
+    assert "acme  0 of 3 completed, 2 blocked, 1 failed" in done.lines
+    (said,) = (line for line in done.lines if line.startswith("acme/first failed in main after 1 try"))
+    assert said.endswith("exit status 4 | not yet repaired")
+    assert f"  python -m actors run {plan} --db {place.db} --retry acme/first" in done.lines
+    again = place.run()
+    assert again.status == 1
+    assert [event.kind for event in events_of(place.db)].count("attempt.started") == 1
+    (place.folder / "repaired").touch()
+    repaired = place.run("--retry", "acme/first")
+    assert repaired.status == 0
+    assert repaired.lines[-1] == "acme  3 of 3 completed"
+
+
+def test_a_manual_task_waits_until_it_is_started(place: Place) -> None:
+    plan = place.plan(MANUAL)
+    done = place.run()
+    assert done.status == 1
+    assert "acme/by-hand is manual: it waits until somebody starts it" in done.lines
+    assert f"  python -m actors run {plan} --db {place.db} --start acme/by-hand" in done.lines
+    assert place.run("--start", "acme/by-hand").status == 0
+
+
+def test_a_move_that_does_not_fit_is_said_and_changes_nothing(place: Place) -> None:
+    place.plan(MANUAL)
+    assert place.run("--start", "acme/by-hand").status == 0
+    for option in ("--start", "--retry"):
+        done = place.run(option, "acme/by-hand")
+        assert done.status == 0
+        assert [line for line in done.lines if "refused: task by-hand" in line]
+
+
+def test_where_nothing_may_execute_nothing_is_waited_for(place: Place) -> None:
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\nrun = 'true'\n")
+    done = place.run("--executions-max", "0")
+    assert done.status == 1
+    assert place.run().status == 0
+    place.plan("[companies.acme]\nruns_max = 0\n[[companies.acme.tasks]]\nid = 'b'\nrun = 'true'\n")
+    done = place.run()
+    assert done.status == 1
+    assert "acme/b the company's runs_max is 0, so nothing starts" in done.lines
+
+
+def test_a_command_that_takes_too_long_is_ended_and_tried_again(place: Place) -> None:
+    place.plan(
+        """
+        [[companies.acme.tasks]]
+        id = "slow"
+        attempts_max = 2
+        timeout_s = 0.2
+        retry = { base_s = 0 }
+        run = "test $TURNKEEPER_ATTEMPT -eq 2 || sleep 1000"
+        """
+    )
+    done = place.run()
+    assert done.status == 0
+    assert "attempt.timed_out" in [event.kind for event in events_of(place.db)]
+
+
+# --- a plan that changed ----------------------------------------------------------------------------------
+
+
+def test_a_changed_plan_adds_its_new_tasks_and_says_what_it_ignored(place: Place) -> None:
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\nrun = 'echo old'\n")
+    assert place.run().status == 0
+    place.plan(
+        """
+        [[companies.acme.tasks]]
+        id = "b"
+        run = "echo new"
+        depends_on = ["a"]
+
+        [[companies.acme.tasks]]
+        id = "a"
+        run = "echo changed"
+        """
+    )
+    done = place.run()
+    assert done.status == 0
+    assert "acme: 1 task added" in done.lines
+    assert "acme: changed in the plan since it was stored, and kept as it was: a" in done.lines
+    assert results_of(place.db, "acme", "a")["main"]["output"] == "old\n"
+    assert results_of(place.db, "acme", "b")["main"]["output"] == "new\n"
+
+
+def test_what_another_plan_left_in_the_database_goes_on_too_and_that_is_said(place: Place) -> None:
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\nrun = 'true'\n")
+    assert place.run("--executions-max", "0").status == 1
+    place.plan("[[companies.beta.tasks]]\nid = 'b'\nrun = 'true'\n")
+    done = place.run()
+    assert done.status == 0
+    assert done.lines[-2:] == ["acme  1 of 1 completed", "beta  1 of 1 completed"]
+
+
+def test_a_task_that_was_archived_stays_so(place: Place) -> None:
+    async def archive() -> None:
+        async with open_runtime(place.db, handlers={"command": command}) as runtime:
+            await runtime.company("acme").ask(Archive("by-hand"))
+
+    place.plan(MANUAL)
+    assert place.run().status == 1
+    trio.run(archive)
+    done = place.run()
+    assert done.status == 0
+    assert done.lines[-1] == "acme  0 of 0 completed"
+
+
+# --- what cannot be used ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("not toml", "plan.toml:1: not TOML: "),
+        (
+            "[[companies.acme.tasks]]\nid = 'a'\nwrong = 1\n",
+            "plan.toml:3: companies.acme.tasks.a.wrong: unknown",
+        ),
+    ],
+)
+def test_a_plan_that_is_wrong_ends_with_status_2_and_writes_nothing(
+    place: Place, text: str, said: str
+) -> None:
+    place.plan(text)
+    done = place.run()
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert said in line
+    assert sorted(path.name for path in place.folder.iterdir()) == ["plan.toml"]
+
+
+@pytest.mark.parametrize("option", ["--retry", "--start"])
+def test_an_unknown_task_in_the_arguments_ends_with_status_2_and_writes_nothing(
+    place: Place, option: str
+) -> None:
+    place.plan(MANUAL)
+    done = place.run(option, "acme/other")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "turnkeeper: there is no task acme/other in the plan or the database\n"
+    assert sorted(path.name for path in place.folder.iterdir()) == ["plan.toml"]
+    assert place.run().status == 1
+    before = events_of(place.db)
+    for name in ("acme/other", "none/other"):
+        assert place.run(option, name).status == 2
+    assert events_of(place.db) == before
+
+
+def test_a_task_of_the_database_that_is_not_in_the_plan_can_be_named(place: Place) -> None:
+    place.plan(MANUAL)
+    assert place.run().status == 1
+    place.plan("[companies.beta]\n")
+    assert place.run("--start", "acme/by-hand").status == 0
+
+
+@pytest.mark.parametrize("content", ["", "hello, this is a letter and not a database at all"])
+def test_a_file_that_is_not_ours_is_left_as_it_is(place: Place, content: str) -> None:
+    place.plan(MANUAL)
+    place.db.write_text(content)
+    commands: list[list[str]] = [[what] for what in ("status", "queue", "log")]
+    commands += [[what, "acme/a"] for what in ("explain", "timeline")]
+    if content:
+        commands.append(["run", str(place.folder / "plan.toml")])
+    for argv in commands:
+        done = place.cli(*argv)
+        assert (done.status, done.out) == (2, "")
+        assert "is not a Turnkeeper database" in done.err
+        assert len(done.err.splitlines()) == 1
+    assert place.db.read_text() == content
+
+
+def test_a_database_that_does_not_exist_is_not_made_by_reading(place: Place) -> None:
+    for argv in (["status"], ["queue"], ["log", "--follow"], ["explain", "acme/a"], ["timeline", "acme/a"]):
+        done = place.cli(*argv)
+        assert (done.status, done.out) == (2, "")
+        assert "there is no such file" in done.err
+    assert list(place.folder.iterdir()) == []
+
+
+def test_a_folder_that_does_not_exist_ends_with_status_2(place: Place) -> None:
+    plan = place.plan(MANUAL)
+    place.capsys.readouterr()
+    from actors.cli import main
+
+    assert main(["run", str(plan), "--db", str(place.folder / "none" / "x.db")]) == 2
+    assert len(place.capsys.readouterr().err.splitlines()) == 1
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def test_the_read_commands_say_where_things_stand_when_no_host_runs(place: Place) -> None:
+    place.plan(CHAIN_WITH_A_FAULT)
+    assert place.run().status == 1
+    status = place.cli("status")
+    assert status.status == 0
+    assert status.lines[0] == "no process runs this database"
+    assert "acme: 0 of 3 completed, 2 blocked, 1 failed" in status.lines
+    assert "  second depends on first, which failed" in status.lines
+    queue = place.cli("queue", "--company", "acme").lines
+    assert [line.split()[3] for line in queue] == ["acme/second", "acme/third"]
+    explain = place.cli("explain", "acme/third").lines
+    assert explain[0] == "acme/third: third"
+    assert "  depends on second, which is blocked itself" in explain
+    explain = place.cli("explain", "acme/first").lines
+    assert "    not yet repaired" in explain
+    timeline = place.cli("timeline", "acme/first").lines
+    assert [line.rpartition("  ")[2] for line in timeline] == [
+        'submitted "first"',
+        "starts (run slot 1)",
+        "attempt 1 of main begins",
+        "attempt 1 of main failed, no tries left: CommandFailed: exit status 4 | not yet repaired",
+        "failed in main",
+    ]
+    log = place.cli("log").lines
+    assert len(log) == len(events_of(place.db))
+    assert place.cli("log", "--after", "2").lines == log[2:]
+    assert place.cli("log", "--company", "acme").lines == [line for line in log if "acme" in line]
+    as_json = [Event(**json.loads(line)) for line in place.cli("log", "--json").lines]
+    assert as_json == events_of(place.db)
+
+
+def test_an_unknown_name_ends_with_status_2(place: Place) -> None:
+    place.plan(MANUAL)
+    assert place.run().status == 1
+    for argv in (
+        ["status", "--company", "none"],
+        ["queue", "--company", "none"],
+        ["log", "--company", "none"],
+        ["explain", "none/a"],
+        ["timeline", "acme/none"],
+        ["explain", "acme/none"],
+    ):
+        done = place.cli(*argv)
+        assert (done.status, done.out) == (2, "")
+        assert "none" in done.err
+        assert len(done.err.splitlines()) == 1
