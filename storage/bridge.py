@@ -24,7 +24,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, cast
 
 import aiosqlite
@@ -45,8 +47,7 @@ JOIN_S: Final = 1.0  # the thread has done its last work by then and only has to
 _log = structlog.get_logger("storage.bridge")
 
 
-@contextlib.asynccontextmanager
-async def open_bridge() -> AsyncIterator[Bridge]:
+def open_bridge() -> AbstractAsyncContextManager[Bridge]:
     """Keep an asyncio loop and the threads of its connections for as long as the block lasts.
 
     Leaving closes what is still open, takes at most a few seconds, and leaves no thread behind (but see the
@@ -54,29 +55,42 @@ async def open_bridge() -> AsyncIterator[Bridge]:
 
     Cancellation: reaches the block, never the closing.
     """
-    bridge = Bridge()
-    error: BaseException | None = None
-    bare = False
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(bridge._serve, nursery)
-            try:
-                with trio.CancelScope(shield=True):
-                    await bridge._ready.wait()
-                yield bridge
-            except BaseException as exc:
-                error = exc
-                raise
-            finally:
-                bridge._leave.set()
-    except BaseExceptionGroup as group:
-        bare = group.exceptions == (error,)  # the nursery's wrapping says nothing: nothing else went wrong
-        if not bare:
+    return _BridgeManager()
+
+
+class _BridgeManager:
+    """A class: a generator of `contextlib` lets Ctrl-C strike between the host's block and our nursery."""
+
+    def __init__(self) -> None:
+        self._bridge = Bridge()
+        self._nursery_manager = trio.open_nursery()
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> Bridge:
+        nursery = await self._nursery_manager.__aenter__()
+        nursery.start_soon(self._bridge._serve, nursery)
+        try:
+            with trio.CancelScope(shield=True):
+                await self._bridge._ready.wait()
+        except BaseException as exc:
+            await self.__aexit__(type(exc), exc, exc.__traceback__)
             raise
-    if bridge._interrupted:
-        raise KeyboardInterrupt
-    if bare and error is not None:
-        raise error
+        return self._bridge
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._bridge._leave.set()
+        try:
+            swallowed = await self._nursery_manager.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if group.exceptions != (error,):
+                raise
+            return False  # nothing else went wrong: the error of the block goes on by itself, unwrapped
+        if self._bridge._interrupted:
+            raise KeyboardInterrupt
+        return swallowed
 
 
 class Bridge:

@@ -72,8 +72,8 @@ def demo_lines(options: RunOptions, ended: Ended) -> list[str]:
         steps.append(("open it", ["run", str(options.plan), *db, "--start", "/".join(MANUAL)]))
     lines = [
         "",
-        "What happened: bakery/bread failed at the scales and was tried again by itself, then baked three loaves at once.",
-        "observatory/dome gave up, which blocked two tasks; one retry set them free. All of it is in the database.",
+        "What happened: bakery/bread failed at the scales and was tried again by itself, then baked three loaves",
+        "at once. observatory/dome gave up, which blocked two tasks, until one retry set them free.",
         "",
         "Try next:",
     ]

@@ -25,7 +25,7 @@ from actors.cli.text import plain
 
 DRAIN_S: Final = 30.0
 """How long the first Ctrl-C waits for what executes; then it becomes the second."""
-STOP_GRACE_S: Final = 7.0
+STOP_GRACE_S: Final = 5.5
 """More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
 LOOK_PAUSE_S: Final = 0.1
 LOOK_SHARE: Final = 5

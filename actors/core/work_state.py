@@ -115,7 +115,9 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
         names = [spec.name for spec in progress.specs]
         if progress.running:
             running = [names[pos] for pos in sorted(progress.running)]
-            said = [text for name in running if (text := live.progress.get((entry.task.id, name))) is not None]
+            said = [
+                text for name in running if (text := live.progress.get((entry.task.id, name))) is not None
+            ]
             reasons.append(_nodes(ReasonKind.EXECUTING, running, text=said[0] if said else None))
         if progress.resting and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             pos, due = min(progress.resting.items(), key=lambda item: item[1])

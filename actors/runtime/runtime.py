@@ -278,7 +278,11 @@ class Runtime:
             with trio.move_on_after(SAY_AGAIN_S):
                 await self._gone.wait()
                 return
-            alive = [attempt.label for attempt in (*self.registry, *self.registry.abandoned) if not attempt.in_thread]
+            alive = [
+                attempt.label
+                for attempt in (*self.registry, *self.registry.abandoned)
+                if not attempt.in_thread
+            ]
             _log.warning("closing.waits", attempts=alive)
 
     def _still(self) -> bool:

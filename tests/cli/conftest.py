@@ -59,28 +59,20 @@ class Place:
 
     def start(self, *argv: str | Path, **popen: object) -> subprocess.Popen[str]:
         """The same in a process of its own, which gets Ctrl-C only from the test."""
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-W",
-                "error",
-                "-m",
-                "actors",
-                *(str(word) for word in argv),
-                "--db",
-                str(self.db),
-            ],
-            **{  # type: ignore[call-overload]
-                "cwd": self.folder,
-                "env": {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"},
-                "stdout": subprocess.PIPE,
-                "stderr": subprocess.PIPE,
-                "text": True,
-                "start_new_session": True,
-                **popen,
-            },
+        command = [sys.executable, "-W", "error", "-m", "actors", *(str(word) for word in argv)]
+        settings = {
+            "cwd": self.folder,
+            "env": {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"},
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "start_new_session": True,
+        }
+        started: subprocess.Popen[str] = subprocess.Popen(
+            [*command, "--db", str(self.db)],
+            **{**settings, **popen},  # type: ignore[call-overload]
         )
-        return process
+        return started
 
 
 @pytest.fixture

@@ -371,7 +371,7 @@ PROGRAM = """
                         await connection.aclose()
                 elif situation == "interrupted":
                     while True:
-                        await send(writer)
+                        await writer.commit(insert)
 
     trio.run(main)
 """

@@ -1,0 +1,356 @@
+"""The command line as a process: signals, sudden death, a second process beside it, a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors import AttemptEnd, AttemptView, Event, open_reader
+from actors.cli.parser import TaskName
+
+from .conftest import PATIENCE_S, Done, Place
+from .test_run import events_of
+
+Finish = Callable[["subprocess.Popen[str]"], Done]
+
+GATED = """
+    [companies.acme]
+
+    [[companies.acme.tasks]]
+    id = "gated"
+    run = "echo $$ > up.fifo; read word < go.fifo; echo got $word"
+
+    [[companies.acme.tasks]]
+    id = "after"
+    depends_on = ["gated"]
+    run = "true"
+"""
+"""The first task says that it is up, with its pid, and waits until it may go on."""
+
+
+@pytest.fixture
+def gates(place: Place) -> Gates:
+    place.plan(GATED)
+    return Gates(place.folder)
+
+
+class Gates:
+    """The two pipes of `GATED`. Opening one waits for the command at its other end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._up, self._go = folder / "up.fifo", folder / "go.fifo"
+        os.mkfifo(self._up)
+        os.mkfifo(self._go)
+
+    def until_up(self) -> int:
+        """Wait for the command; its pid."""
+        with alarm(), self._up.open() as up:
+            return int(up.read())
+
+    def go(self) -> None:
+        with alarm(), self._go.open("w") as go:
+            go.write("word\n")
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    """A pipe that nobody opens must not hang the tests."""
+
+    def ring(_number: int, _frame: object) -> None:
+        raise TimeoutError("nobody came")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> None:
+    """Read the lines of a process until one has ``word`` in it."""
+    assert process.stdout is not None
+    with alarm():
+        for line in process.stdout:
+            if word in line:
+                return
+    raise AssertionError(f"the process ended without saying {word!r}")
+
+
+def attempts_of(db: Path, name: TaskName) -> tuple[AttemptView, ...]:
+    async def read() -> tuple[AttemptView, ...]:
+        async with open_reader(db) as reader:
+            return await reader.company(name.company).attempts(name.task)
+
+    return trio.run(read)
+
+
+def ends_of(db: Path, task: str) -> list[AttemptEnd | None]:
+    return [attempt.end for attempt in attempts_of(db, TaskName("acme", task))]
+
+
+def until_gone(pid: int) -> None:
+    """Wait until no living process has this pid."""
+    with alarm():
+        while True:
+            try:
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except FileNotFoundError:
+                return
+            if state == "Z":
+                return
+            time.sleep(0.01)
+
+
+# --- signals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
+    place: Place, gates: Gates, finish: Finish, number: signal.Signals
+) -> None:
+    process = place.start("run", "plan.toml")
+    gates.until_up()
+    process.send_signal(number)
+    read_until(process, "interrupted: what executes may finish")
+    gates.go()
+    done = finish(process)
+    assert (done.status, done.err) == (130, "")
+    assert "acme  1 of 2 completed, 1 paused" in done.lines
+    assert done.lines[-1] == "run the same command again to go on"
+    assert ends_of(place.db, "gated") == [AttemptEnd.SUCCEEDED]
+    assert ends_of(place.db, "after") == []
+    again = place.run()
+    assert again.status == 0
+    assert again.lines[-1] == "acme  2 of 2 completed"
+
+
+def test_two_ctrl_c_stop_it_now_and_running_it_again_costs_no_try(
+    place: Place, gates: Gates, finish: Finish
+) -> None:
+    process = place.start("run", "plan.toml")
+    pid = gates.until_up()
+    began_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    read_until(process, "interrupted: what executes may finish")
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.status == 130
+    assert time.monotonic() - began_s < 5
+    assert "acme/gated/1/main/1 was interrupted and runs again" in done.lines
+    until_gone(pid)
+    assert ends_of(place.db, "gated") == [AttemptEnd.INTERRUPTED]
+    process = place.start("run", "plan.toml")
+    gates.until_up()
+    gates.go()
+    assert finish(process).status == 0
+    assert ends_of(place.db, "gated") == [AttemptEnd.INTERRUPTED, AttemptEnd.SUCCEEDED]
+
+
+def test_the_third_ctrl_c_ends_even_a_process_whose_event_loop_is_held_up(
+    place: Place, finish: Finish
+) -> None:
+    (place.folder / "plan_functions_hog.py").write_text(
+        "import time\nasync def hog(ctx):\n    print('hogging', flush=True)\n    time.sleep(1000)\n"
+    )
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_hog:hog'\n")
+    process = place.start("run", "plan.toml")
+    read_until(process, "hogging")
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)  # the same signal twice at once counts once: that is POSIX
+    assert finish(process).status == 130
+
+
+def test_a_plain_function_that_does_not_end_does_not_keep_the_process(place: Place, finish: Finish) -> None:
+    (place.folder / "plan_functions_deaf.py").write_text(
+        "import time\ndef deaf(ctx):\n    print('deaf', flush=True)\n    time.sleep(1000)\n"
+    )
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_deaf:deaf'\n")
+    process = place.start("run", "plan.toml")
+    read_until(process, "deaf")
+    process.send_signal(signal.SIGINT)
+    read_until(process, "interrupted: ")
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.status == 130
+    assert "acme/a/1/main/1 would not end and was left behind" in done.lines
+
+
+# --- sudden death -----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was_and_its_orphan_is_ended_first(
+    place: Place, gates: Gates, finish: Finish
+) -> None:
+    process = place.start("run", "plan.toml")
+    orphan = gates.until_up()
+    process.kill()
+    assert finish(process).status == -signal.SIGKILL
+    process = place.start("run", "plan.toml")
+    gates.until_up()
+    until_gone(orphan)
+    gates.go()
+    assert finish(process).status == 0
+    assert ends_of(place.db, "gated") == [AttemptEnd.LOST, AttemptEnd.SUCCEEDED]
+
+
+def test_the_demo_killed_again_and_again_is_finished_by_running_it_again(
+    place: Place, finish: Finish
+) -> None:
+    for midway in ("bakery/flour: attempt 1", "bakery/bread: attempt 2", "The demo retries it"):
+        process = place.start("demo")
+        read_until(process, midway)
+        process.kill()
+        assert finish(process).status == -signal.SIGKILL
+    done = finish(place.start("demo"))
+    assert (done.status, done.err) == (0, "")
+    assert "bakery       3 of 4 completed, 1 manual" in done.lines
+    assert "observatory  3 of 3 completed" in done.lines
+    events = events_of(place.db)
+    accepted = [
+        (event.company, event.task, event.node) for event in events if event.kind == "attempt.succeeded"
+    ]
+    assert len(accepted) == len(set(accepted)) == 10
+
+
+def test_the_demo_shows_what_it_promises_and_its_commands_can_be_pasted(place: Place, finish: Finish) -> None:
+    done = finish(place.start("demo"))
+    assert (done.status, done.err) == (0, "")
+    for word in (
+        "bakery/bread: attempt 1 of weigh failed, tries again in",
+        "observatory: 2 tasks are blocked by dome: observe, publish",
+        "observatory: 2 tasks are free again: observe, publish",
+        "bakery/open-shop is manual: it waits until somebody starts it",
+        "Try next:",
+    ):
+        assert word in done.out
+    pasted = [line.partition("python -m actors ")[2].split() for line in done.lines if "-m actors" in line]
+    assert [words[0] for words in pasted] == ["status", "explain", "timeline", "log", "run"]
+    for words in pasted:
+        at = words.index("--db")
+        assert place.cli(*words[:at], *words[at + 2 :]).status == 0
+    assert place.cli("status").lines[2] == "bakery: 4 of 4 completed"
+
+
+# --- beside a running host ----------------------------------------------------------------------------------
+
+
+def test_a_database_is_read_beside_the_process_that_runs_it_and_cannot_be_run_twice(
+    place: Place, gates: Gates, finish: Finish
+) -> None:
+    host = place.start("run", "plan.toml")
+    gates.until_up()
+    status = place.cli("status").lines
+    assert status[0].startswith(f"process {host.pid} runs this database since ")
+    assert status[2] == "acme: 0 of 2 completed, 1 running, 1 waiting"
+    assert status[3].startswith("  gated executes main")
+    assert status[4] == "  after waits for gated"
+    queue = place.cli("queue").lines
+    assert [line.split()[1:4] for line in queue] == [
+        ["running", "P2", "acme/gated"],
+        ["waiting", "P2", "acme/after"],
+    ]
+    assert "  waits for gated" in place.cli("explain", "acme/after").lines
+    assert len(place.cli("timeline", "acme/gated").lines) == 3
+    second = place.run()
+    assert (second.status, second.out) == (2, "")
+    assert f"is in use by process {host.pid}" in second.err
+    gates.go()
+    assert finish(host).status == 0
+    assert place.cli("status").lines[0] == "no process runs this database"
+
+
+def test_a_followed_log_shows_events_as_they_come_until_ctrl_c(
+    place: Place, gates: Gates, finish: Finish
+) -> None:
+    host = place.start("run", "plan.toml")
+    gates.until_up()
+    log = place.start("log", "--follow", "--json")
+    read_until(log, '"attempt.started"')
+    gates.go()
+    assert finish(host).status == 0
+    read_until(log, '"process.stopped"')
+    log.send_signal(signal.SIGINT)
+    done = finish(log)
+    assert (done.status, done.out, done.err) == (130, "", "")
+
+
+def test_a_reader_of_the_output_may_leave_and_the_work_goes_on(
+    place: Place, gates: Gates, finish: Finish
+) -> None:
+    process = place.start("run", "plan.toml", "--json")
+    gates.until_up()
+    assert process.stdout is not None
+    assert Event(**json.loads(process.stdout.readline())).kind == "process.started"
+    process.stdout.close()
+    process.stdout = None
+    gates.go()
+    done = finish(process)
+    assert (done.status, done.err) == (0, "turnkeeper: acme: 2 tasks added\n")
+
+
+# --- a terminal -------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_a_bar_for_each_company_and_then_the_summary(place: Place) -> None:
+    place.plan(
+        """
+        [[companies.acme.tasks]]
+        id = "good"
+        run = "true"
+
+        [[companies.beta.tasks]]
+        id = "bad"
+        attempts_max = 1
+        run = "echo [red]careful; exit 5"
+        """
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    env |= {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = place.start("run", "plan.toml", stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    shown = read_terminal(ours)
+    assert process.wait(PATIENCE_S) == 1
+    assert "\x1b[" in shown
+    assert "acme" in shown
+    assert "1/1" in shown
+    assert "0/1" in shown
+    assert (
+        "beta/bad: attempt 1 of main failed, no tries left: CommandFailed: exit status 5 | [red]careful"
+        in shown
+    )
+    tail = shown.replace("\r\n", "\n").rpartition("acme  1 of 1 completed\n")[2]
+    assert tail.startswith("beta  0 of 1 completed, 1 failed\n\nbeta/bad failed in main")
+
+
+def read_terminal(descriptor: int) -> str:
+    shown = b""
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s and select.select([descriptor], [], [], PATIENCE_S)[0]:
+        try:
+            data = os.read(descriptor, 65536)
+        except OSError:  # Linux says so when the other side was closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(descriptor)
+    return shown.decode("utf-8", "replace")

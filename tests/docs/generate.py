@@ -1,0 +1,45 @@
+"""The generated parts of the README. ``python -m tests.docs.generate`` writes them; a test compares."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+from actors.core.transitions import NODE_MOVES, RUN_MOVES, Table
+from actors.events import KINDS
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def events() -> str:
+    rows = [
+        f"| `{name}` | {kind.level} | {', '.join(f'`{field}`' for field in kind.fields) or '–'} | {kind.says} |"
+        for name, kind in KINDS.items()
+    ]
+    return "\n".join(["| kind | level | data | says |", "| --- | --- | --- | --- |", *rows])
+
+
+def _diagram(table: Table[StrEnum]) -> list[str]:
+    lines = ["```mermaid", "stateDiagram-v2"]
+    for before, row in table.items():
+        for after, verb in row.items():
+            lines.append(f"    {'[*]' if before is None else before.value} --> {after.value}: {verb}")
+    return [*lines, "```"]
+
+
+def moves() -> str:
+    return "\n".join(["**Run**", "", *_diagram(RUN_MOVES), "", "**Node**", "", *_diagram(NODE_MOVES)])  # type: ignore[arg-type]
+
+
+def with_generated(text: str) -> str:
+    """The README with its generated parts as the code has them now."""
+    for name, part in (("events", events()), ("moves", moves())):
+        pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+        text, found = re.subn(pattern, lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)  # type: ignore[misc]
+        assert found == 1, name
+    return text
+
+
+if __name__ == "__main__":
+    README.write_text(with_generated(README.read_text("utf-8")), "utf-8")
