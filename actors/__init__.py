@@ -66,8 +66,10 @@ from actors.messages import (
     Unpause,
 )
 from actors.runtime.handle import Company, Reads
+from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
 from actors.runtime.runtime import Runtime, open_runtime
+from actors.runtime.statistics import Statistics
 from actors.runtime.sweep import SweepReport
 from actors.states import (
     AttemptView,
@@ -125,6 +127,7 @@ __all__ = [
     "OutcomeUnknown",
     "Owner",
     "Pause",
+    "Progress",
     "Reader",
     "Reads",
     "Reason",
@@ -140,6 +143,7 @@ __all__ = [
     "SetLimits",
     "Start",
     "StartNow",
+    "Statistics",
     "Stop",
     "StopGoal",
     "StoreUnavailable",

@@ -59,7 +59,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "sweep.finished": Kind("info", ("healed", "companies"), "a sweep found and healed something"),
         "company.paused": Kind("info", (), "admission and new attempts stand still"),
         "company.unpaused": Kind("info", (), "they go on"),
-        "company.limits_changed": Kind("info", ("runs_max", "before"), "limits in force from now on"),
+        "company.limits_changed": Kind("info", ("runs_max", "weight"), "limits in force from now on"),
         "company.graph_defined": Kind(
             "info", ("name", "version", "nodes"), "a graph has a new newest definition"
         ),
@@ -80,9 +80,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "task.released": Kind("info", (), "a person lifted the quarantine"),
         "run.created": Kind("info", (), "Rerun made a new run"),
-        "run.admitted": Kind(
-            "info", ("slot", "upstream"), "the run took a run slot; upstream runs are pinned"
-        ),
+        "run.admitted": Kind("info", ("slot",), "the run took a run slot; upstream runs are pinned"),
         "run.completed": Kind("info", (), "all its nodes succeeded"),
         "run.failed": Kind("warning", ("nodes",), "a node gave up and nothing else can go on"),
         "run.stopping": Kind("info", (), "a stop was asked for; attempts are still alive"),
@@ -98,6 +96,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "warning", ("tries", "not_before_ms"), "it failed; after says whether it is tried again"
         ),
         "attempt.timed_out": Kind("warning", ("tries", "not_before_ms"), "it took longer than its limit"),
+        "attempt.stalled": Kind(
+            "warning", ("tries", "not_before_ms"), "it said nothing for longer than its limit"
+        ),
+        "attempt.quiet": Kind(
+            "warning", ("quiet_s", "stall_s"), "it has said nothing for half of its stall limit"
+        ),
         "attempt.postponed": Kind(
             "info", ("not_before_ms",), "the handler asked to be tried again later; costs no try"
         ),

@@ -8,6 +8,7 @@ and a person's `Retry`, so give it to whoever can tell a repeated request from a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class Context:
     log: Any
     """A structlog logger bound to company, task, run, node and attempt."""
     _progress: Callable[[str], None] = attrs.field(repr=False, alias="progress")
+    _waiting: Callable[[str], AbstractAsyncContextManager[None]] = attrs.field(repr=False, alias="waiting")
     _record_process: Callable[[int, str], Awaitable[None]] = attrs.field(repr=False, alias="record_process")
     _cancelled: Callable[[], bool] = attrs.field(repr=False, alias="cancelled")
 
@@ -52,6 +54,15 @@ class Context:
         thread.
         """
         self._progress(clean_text(str(text), chars_max=PROGRESS_CHARS_MAX))
+
+    def waiting(self, reason: str) -> AbstractAsyncContextManager[None]:
+        """``async with ctx.waiting("the answer of …"):`` frees the execution slot for the time of the block.
+
+        Leaving waits until there is a slot again; attempts that come back go before new ones. The run keeps
+        its run slot, and `explain` of the run, and of those that it holds up, says what is waited for. The
+        stall limit does not run. Async handlers only.
+        """
+        return self._waiting(reason)
 
     @property
     def cancel_requested(self) -> bool:

@@ -18,12 +18,14 @@ from actors.errors import InvalidMessage
 from storage.codec import JSON_BYTES_MAX, check_name, encode
 from storage.records import Mode, RunStatus
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 PRIORITY_DEFAULT = 2
 PRIORITY_MAX = 1_000_000
 ATTEMPTS_MAX_DEFAULT = 3
 ATTEMPTS_MAX_LIMIT = 1_000
+STALL_S_DEFAULT = 3600.0
+"""An hour without a word and an attempt counts as stalled."""
 TITLE_CHARS_MAX = 500
 NODES_MAX = 10_000
 """Nodes of one run. A message is decided in one go, so it has a bound."""
@@ -31,6 +33,7 @@ TASKS_MAX = 10_000
 """Tasks of one SubmitMany."""
 DEPENDS_ON_MAX = 10_000
 RUNS_MAX_LIMIT = 1_000_000
+WEIGHT_LIMIT = 1_000
 SECONDS_LIMIT = 10 * 365 * 86_400.0
 """Ten years: a longer duration is a mistake, and sums of it stay exact."""
 
@@ -45,8 +48,8 @@ class Unset:
 UNSET = Unset()
 
 
-class Message(Generic[R]):
-    """Base of everything a company can be told. ``R`` is the type of its reply."""
+class Message(Generic[R_co]):
+    """Base of everything a company can be told. ``R_co`` is the type of its reply."""
 
     __slots__ = ()
     control: ClassVar[bool] = False
@@ -214,6 +217,10 @@ def _backoff(value: object) -> Backoff:
     return value
 
 
+def _stall_s(value: object) -> float | None:
+    return None if value is None else _seconds(value, "stall_s")
+
+
 def _own_name(node: Any) -> str:
     return cast("str", node.name)
 
@@ -223,8 +230,9 @@ class Node:
     """One step of a run, executed by the handler registered under ``handler`` (default: the node's own name).
 
     ``after`` names the nodes whose results it uses. ``attempts_max`` counts tries, the first included;
-    ``None`` takes the task's. ``timeout_s`` bounds one attempt; ``None`` is no bound: a handler that hangs
-    then keeps its execution slot.
+    ``None`` takes the task's. ``timeout_s`` bounds one attempt, ``stall_s`` the time in which it says nothing
+    (`Context.progress`; waiting does not count). ``None`` is no bound: with both none, a handler that hangs
+    keeps its execution slot.
     """
 
     name: str = attrs.field(validator=_is(_name("a node's name")))
@@ -237,6 +245,7 @@ class Node:
     timeout_s: float | None = attrs.field(
         default=None, kw_only=True, validator=_is(lambda v: _seconds(v, "timeout_s"))
     )
+    stall_s: float | None = attrs.field(default=STALL_S_DEFAULT, kw_only=True, validator=_is(_stall_s))
     retry: Backoff = attrs.field(factory=Backoff, kw_only=True, validator=_is(_backoff))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
@@ -323,6 +332,7 @@ class CompanySettings:
 
     paused: bool
     runs_max: int
+    weight: int
     changed: bool = True
 
 
@@ -569,13 +579,20 @@ class Unpause(Message[CompanySettings]):
 @attrs.frozen
 class SetLimits(Message[CompanySettings]):
     """``runs_max``: how many runs of the company may be active at once; 0 holds everything. Lowering it
-    stops nothing.
+    stops nothing. ``weight``: how many execution slots in a row the company gets in each round.
     """
 
-    runs_max: int = attrs.field(
-        kw_only=True, validator=_is(lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))
+    runs_max: int | Unset = attrs.field(
+        default=UNSET, kw_only=True, validator=_is(lambda v: _whole(v, "runs_max", 0, RUNS_MAX_LIMIT))
+    )
+    weight: int | Unset = attrs.field(
+        default=UNSET, kw_only=True, validator=_is(lambda v: _whole(v, "weight", 1, WEIGHT_LIMIT))
     )
     control: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.runs_max, Unset) and isinstance(self.weight, Unset):
+            raise InvalidMessage("SetLimits changes nothing: give runs_max or weight")
 
 
 @attrs.frozen

@@ -43,6 +43,7 @@ class ReasonKind(StrEnum):
     # running, stopping
     EXECUTING = "executing"
     BACKING_OFF = "backing_off"
+    WAITING = "waiting"
     EXECUTION_SLOT = "execution_slot"
     NODE_READY = "node_ready"
     ENDING = "ending"
@@ -66,6 +67,7 @@ class ReasonKind(StrEnum):
     COMPANY_PARKED = "company_parked"
     DRAINING = "draining"
     STORE_UNAVAILABLE = "store_unavailable"
+    ABANDONED_LIMIT = "abandoned_limit"
     RUN_SLOTS = "run_slots"
     TASKS_AHEAD = "tasks_ahead"
     NO_HOST = "no_host"

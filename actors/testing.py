@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager
 import trio
 
 from actors.handlers import Handler, freeze
-from actors.runtime.execution import STOP_GRACE_S
+from actors.runtime.execution import STOP_GRACE_S, WAITING_MAX
 from actors.runtime.runtime import DRAIN_S, EXECUTIONS_MAX, Options, Runtime, run_database
+from actors.runtime.slots import ABANDONED_MAX
 
 EPOCH_MS = 1_767_225_600_000
 """2026-01-01 00:00 UTC: where virtual wall time begins."""
@@ -48,10 +49,18 @@ async def open_test_runtime(
     executions_max: int = EXECUTIONS_MAX,
     stop_grace_s: float = STOP_GRACE_S,
     drain_s: float = DRAIN_S,
+    waiting_max: int = WAITING_MAX,
+    abandoned_max: int = ABANDONED_MAX,
 ) -> AsyncIterator[Runtime]:
     """`open_runtime` with the inline store and a virtual wall clock."""
     options = Options(
-        freeze(handlers), executions_max, stop_grace_s, drain_s, clock_ms=clock or VirtualClock()
+        freeze(handlers),
+        executions_max,
+        stop_grace_s,
+        drain_s,
+        waiting_max=waiting_max,
+        abandoned_max=abandoned_max,
+        clock_ms=clock or VirtualClock(),
     )
     async with run_database(path, options, how="inline") as runtime:
         yield runtime

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -32,11 +33,16 @@ from typing import Any, Final, Generic, TypeVar, cast
 import aiosqlite
 import structlog
 import trio
-import trio_asyncio
 from outcome import Error, Outcome, capture
 
 from storage.errors import OutcomeUnknown, StoreClosed
-from storage.ownership import ForkGuard, close_handle
+from storage.ownership import ForkGuard
+
+with warnings.catch_warnings():
+    # On Python 3.12 its import warns of its own future; a host that makes errors of warnings can do nothing
+    # about it.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import trio_asyncio
 
 T = TypeVar("T")
 
@@ -80,17 +86,17 @@ class _BridgeManager:
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> bool | None:
         self._bridge._leave.set()
         try:
-            swallowed = await self._nursery_manager.__aexit__(kind, error, trace)
+            return await self._nursery_manager.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
-            if group.exceptions != (error,):
-                raise
-            return False  # nothing else went wrong: the error of the block goes on by itself, unwrapped
-        if self._bridge._interrupted:
-            raise KeyboardInterrupt
-        return swallowed
+            if group.exceptions == (error,):
+                return False  # nothing else went wrong: the error of the block goes on by itself, unwrapped
+            interrupts, others = group.split(KeyboardInterrupt)
+            if interrupts is not None and others is None:
+                raise KeyboardInterrupt from group
+            raise
 
 
 class Bridge:
@@ -103,8 +109,8 @@ class Bridge:
         self._leave = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._loop: Any = None
-        self._interrupted = False
 
+    @trio.lowlevel.enable_ki_protection
     async def connect(self, opener: Callable[[], sqlite3.Connection]) -> ThreadConnection:
         """Start a thread, call `opener` on it, and return the connection that it opened.
 
@@ -142,9 +148,6 @@ class Bridge:
                         await self._leave.wait()  # trio-asyncio cancels this when its loop dies
                     finally:
                         await self._close_all()
-        except* KeyboardInterrupt:
-            self._interrupted = True
-            nursery.cancel_scope.cancel()
         finally:
             self._nursery = None
             self._ready.set()
@@ -194,6 +197,7 @@ class ThreadConnection:
         finally:
             queued.close()
 
+    @trio.lowlevel.enable_ki_protection
     async def aclose(self) -> None:
         """Close the connection and end its thread; see `storage.store.Connection.aclose`."""
         self._guard.check()
@@ -248,11 +252,11 @@ class ThreadConnection:
 
     def _thread_ended(self) -> None:
         self._ended.set()
-        self._give_up_waiting()  # nobody is left to answer; there is no one, unless the thread died
+        self._give_up_waiting()  # nobody is left to answer
 
     def _give_up_waiting(self) -> None:
         for reply in list(self._waiting):
-            reply.deliver(Error(OutcomeUnknown()))
+            reply.deliver(Error(self._runner.failure or OutcomeUnknown()))
 
 
 class _Runner(aiosqlite.Connection):
@@ -269,6 +273,9 @@ class _Runner(aiosqlite.Connection):
         self.given_up = False
         self.thread = self._thread
         self.opened: sqlite3.Connection | None = None
+        self.failure: BaseException | None = (
+            None  # the opener's; asyncio may tell of it after the thread's end
+        )
 
     def __del__(self) -> None:
         """Not aiosqlite's, which stops the thread: `end` does that, and in a forked child nothing may."""
@@ -296,7 +303,11 @@ class _Runner(aiosqlite.Connection):
                 self.opened.interrupt()
 
     def _open_here(self) -> sqlite3.Connection:
-        self.opened = self._opener()
+        try:
+            self.opened = self._opener()
+        except BaseException as exc:
+            self.failure = exc
+            raise
         return self.opened
 
     def _live(self) -> None:
@@ -307,7 +318,7 @@ class _Runner(aiosqlite.Connection):
                 raise
         finally:
             if self.opened is not None:
-                close_handle(self.opened)
+                self.opened.close()
             self._on_end()
 
 

@@ -33,7 +33,7 @@ class InvalidName(TurnkeeperError, ValueError):
 def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MAX) -> str:
     """Canonical JSON text of ``value``; raises `InvalidJson`."""
     try:
-        _check(value)
+        _check(value, bytes_max)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
@@ -45,11 +45,17 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
     return text
 
 
-def _check(value: object) -> None:
-    """Refuse what ``json.dumps`` would quietly change: keys that are not text, and depth it cannot bound."""
+def _check(value: object, items_max: int) -> None:
+    """Refuse what ``json.dumps`` would quietly change, which is keys that are not text, and what it cannot bound:
+    depth, and a few lists that hold each other a million times. An item is at least a byte.
+    """
     stack: list[tuple[object, int]] = [(value, 0)]
+    items = 0
     while stack:
         item, depth = stack.pop()
+        items += 1
+        if items > items_max:
+            raise ValueError(f"more than {items_max} items")
         if depth > JSON_DEPTH_MAX:
             raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}, or circular")
         if isinstance(item, dict):

@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from storage.errors import StoreClosed
-from storage.ownership import ForkGuard, close_handle
+from storage.ownership import ForkGuard
 
 T = TypeVar("T")
 
@@ -46,5 +46,5 @@ class InlineConnection:
         self._guard.check()
         if not self._closed:
             self._closed = True
-            close_handle(self._raw)
+            self._raw.close()
         await trio.lowlevel.cancel_shielded_checkpoint()

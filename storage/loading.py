@@ -20,8 +20,8 @@ Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
 
 @attrs.define
 class LoadedTask:
-    """A task as the tables have it. ``bad`` says why its rows cannot be trusted; then the record is only a
-    name for it.
+    """A task as the tables have it. ``bad`` says why its rows cannot be trusted, if nobody has set it aside for
+    it yet. Where rows are not ``readable`` the record is only a name for the task.
     """
 
     record: TaskRecord
@@ -30,6 +30,7 @@ class LoadedTask:
     quarantined: str | None = None
     bad: str | None = None
     traceback: str | None = None
+    readable: bool = True
 
 
 @attrs.frozen
@@ -53,7 +54,9 @@ class LoadedCompany:
 class FoundTasks:
     tasks: tuple[LoadedTask, ...]
     known: frozenset[str]
+    """Of the ids that were asked for, those that are a task's."""
     missing: frozenset[str]
+    """Of them and of the upstreams, those that are not."""
 
 
 def company_record(row: Row) -> CompanyRecord:
@@ -90,7 +93,8 @@ def find_tasks(conn: sqlite3.Connection, company_id: int, ids: Iterable[str], ch
     edges = _edges_of(conn, company_id, [row[0] for row in rows])
     tasks = _tasks(conn, company_id, rows, edges, check)
     more, missing = _upstreams(conn, company_id, tasks, check)
-    return FoundTasks((*tasks, *more), frozenset(task.record.id for task in tasks), missing)
+    known = frozenset(task.record.id for task in tasks)
+    return FoundTasks((*tasks, *more), known, missing | (set(wanted) - known))
 
 
 def _edges_of(conn: sqlite3.Connection, company_id: int, seqs: Sequence[int]) -> dict[int, list[str]]:
@@ -138,8 +142,10 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
     except (ValueError, TypeError) as error:
         if row[11] is None:
             shown = "".join(traceback.format_exception(error))
-            return LoadedTask(_nameplate(row, upstreams), bad=f"bad row: {error}", traceback=shown)
-        return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[11])
+            return LoadedTask(
+                _nameplate(row, upstreams), bad=f"bad row: {error}", traceback=shown, readable=False
+            )
+        return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[11], readable=False)
     return LoadedTask(record, run, nodes, quarantined=row[11])
 
 

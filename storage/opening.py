@@ -18,7 +18,7 @@ from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
 from storage.errors import NotADatabase, SchemaTooNew, classify, unavailable
-from storage.ownership import close_handle, keep_handle, refuse_inherited
+from storage.ownership import Handle, refuse_inherited
 from storage.store import roll_back
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
@@ -45,7 +45,7 @@ def open_writer(
     """Open the database at `path` for writing; create it if there is none. Take the ownership of it first.
 
     `schema` is the script that creates it, by default the one of this version. Runs on the thread that will
-    use the connection. Close it with `storage.ownership.close_handle`, as the connections of `storage` do.
+    use the connection.
 
     Raises `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`, `ForkedProcess`; after any error nothing is
     left open.
@@ -60,7 +60,7 @@ def open_writer(
             _create_schema(raw, schema_script() if schema is None else schema)
         raw.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     except BaseException as exc:
-        close_handle(raw)
+        raw.close()
         _raise_in_words(exc, name)
     return raw
 
@@ -78,7 +78,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     try:
         configure_reader(raw)
     except BaseException as exc:
-        close_handle(raw)
+        raw.close()
         _raise_in_words(exc, name)
     return raw
 
@@ -133,7 +133,7 @@ def _identify(name: str) -> int:
     except sqlite3.Error as exc:
         _raise_in_words(exc, name)
     finally:
-        close_handle(probe)
+        probe.close()
     if application == 0 and version == 0 and tables == 0:
         return 0
     if application != APPLICATION_ID:
@@ -156,7 +156,7 @@ def _refuse_what_is_no_file(name: str) -> None:
         raise NotADatabase(name, "it is not a regular file")
 
 
-def _connect(name: str, how: str) -> sqlite3.Connection:
+def _connect(name: str, how: str) -> Handle:
     try:
         raw = sqlite3.connect(
             f"file:{quote(name)}?{how}",
@@ -164,10 +164,11 @@ def _connect(name: str, how: str) -> sqlite3.Connection:
             timeout=OPEN_BUSY_MS / 1000,
             isolation_level=None,
             cached_statements=CACHED_STATEMENTS,
+            factory=Handle,
         )
     except sqlite3.Error as exc:
         raise unavailable(exc) from exc
-    keep_handle(raw, name)
+    raw.keep(name)
     return raw
 
 

@@ -9,12 +9,12 @@ is opened, and the rule that an owner never opens its lock file again. A questio
 file is never deleted: a process that waits on the old inode and one that creates a new one would both own
 the database.
 
-*Forking.* SQLite forbids to carry a connection over a fork. The child must not even close it: closing the
-last connection checkpoints and deletes the WAL, from the child's stale view of files the parent has moved
-on from. So each open handle is on record here, and in a forked child it is made immortal: neither the
-garbage collector nor the interpreter's exit closes it, the kernel just drops the descriptors. Nor may the
-child open such a database anew, since SQLite's memory in the child still counts locks that only the parent
-has.
+*Forking.* SQLite forbids to carry a connection over a fork. The child must not even close it: the last
+connection to close deletes the WAL, by name, and when the child comes to it that may be another file, with
+commits of which the child's copy knows nothing (a test loses one that way). So each open handle is on
+record here, and in a forked child it is made immortal: neither the garbage collector nor the interpreter's
+exit closes it, the kernel just drops the descriptors. Nor may the child open such a database anew, since
+SQLite's memory in the child still counts locks that only the parent has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
@@ -53,9 +53,26 @@ class Owner:
     started_at: str
 
 
-class _Handle(NamedTuple):
-    raw: sqlite3.Connection
-    file: _FileKey
+class Handle(sqlite3.Connection):
+    """An SQLite connection that is on record from `keep` to `close`, so that a forked child leaves it alone."""
+
+    _pid = 0
+
+    def keep(self, path: str) -> None:
+        """Put it on record as a connection to the file at `path`."""
+        self._pid = os.getpid()
+        key = _file_key(path)
+        assert key is not None, "an open database has a file"
+        with _register.lock:
+            _register.handles[self] = key
+
+    def close(self) -> None:
+        """Close it; twice is harmless. In a forked child, whose it is not, nothing happens."""
+        if os.getpid() != self._pid:
+            return
+        super().close()
+        with _register.lock:
+            _register.handles.pop(self, None)
 
 
 class _Register:
@@ -64,14 +81,14 @@ class _Register:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.owned: list[Ownership] = []
-        self.handles: dict[int, _Handle] = {}
+        self.handles: dict[Handle, _FileKey] = {}
         self.inherited: dict[_FileKey, int] = {}  # databases that were open at the fork, and in which process
         self.pid = os.getpid()
 
     def after_fork_in_child(self) -> None:
-        for handle in self.handles.values():
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle.raw))
-            self.inherited[handle.file] = self.pid
+        for handle, file in self.handles.items():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+            self.inherited[file] = self.pid
         self.handles.clear()
         self.owned.clear()
         self.lock = threading.Lock()  # the old one may be held by a thread that does not exist here
@@ -90,13 +107,8 @@ class ForkGuard:
 
     def check(self) -> None:
         """Raise `ForkedProcess` in any other process."""
-        if self.forked:
+        if os.getpid() != self._pid:
             raise ForkedProcess(self._pid)
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a child of the process that it was made in."""
-        return os.getpid() != self._pid
 
 
 def refuse_inherited(path: str) -> None:
@@ -104,21 +116,6 @@ def refuse_inherited(path: str) -> None:
     key = _file_key(path)
     if key is not None and key in _register.inherited:
         raise ForkedProcess(_register.inherited[key])
-
-
-def keep_handle(raw: sqlite3.Connection, path: str) -> None:
-    """Put an open connection on record, so that a forked child leaves it alone."""
-    key = _file_key(path)
-    assert key is not None, "an open database has a file"
-    with _register.lock:
-        _register.handles[id(raw)] = _Handle(raw, key)
-
-
-def close_handle(raw: sqlite3.Connection) -> None:
-    """Close a connection and take it off the record. Runs on the connection's own thread."""
-    raw.close()
-    with _register.lock:
-        _register.handles.pop(id(raw), None)
 
 
 class Ownership:
@@ -129,12 +126,9 @@ class Ownership:
         self.owner = owner
         self._fd = fd
         self._lock_file = _key_of(os.fstat(fd))
-        self._guard = ForkGuard()
 
     def release(self) -> None:
-        """Give the database up. Twice is harmless; a forked child has nothing to give up."""
-        if self._guard.forked:
-            return
+        """Give the database up. Twice is harmless, and so is a forked child, which owns nothing."""
         with _register.lock:
             if self in _register.owned:
                 _register.owned.remove(self)

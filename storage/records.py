@@ -131,7 +131,8 @@ class NodeRecord:
     tries: int = 0
     """Tries used since the last fresh allowance."""
     unclean: int = 0
-    """Deaths of the process while this node executed, since it last ended otherwise."""
+    """Deaths of the process while this node executed, since its last success or fresh allowance. From two on it is
+    a suspect."""
     generation: int = 0
     attempts: int = 0
     """The last attempt number given out; never reused."""

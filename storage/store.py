@@ -50,9 +50,7 @@ def transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connecti
 
     The connection needs `isolation_level=None`. No transaction is open afterwards, whatever happened.
     """
-    roll_back(
-        connection
-    )  # an earlier ROLLBACK that failed with the disk would refuse every BEGIN from then on
+    roll_back(connection)  # one that failed with the disk, earlier, would make every BEGIN fail from then on
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = body(connection)

@@ -92,9 +92,9 @@ class UnitOfWork:
         self._write_company(conn)
         self._write_tasks(conn)
         self._write_runs(conn)
-        self._write_nodes(conn)
         for statement, params in self.writes:
             conn.execute(SQL[statement], {"company_id": self.company_id, **params})
+        self._write_nodes(conn)  # after the payloads that new nodes copy
         first_position = self._write_events(conn, last_seq - len(self.events) + 1)
         inputs = [read_inputs(conn, self.company_id, asked) for asked in self.inputs]
         return Committed(first_position, last_seq - len(self.events) + 1, inputs)

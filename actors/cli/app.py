@@ -6,8 +6,8 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
-from typing import Any, Final
+from contextlib import nullcontext, redirect_stdout
+from typing import Any, Final, TextIO
 
 import structlog
 import trio
@@ -21,9 +21,8 @@ from actors import (
     StoreUnavailable,
     TaskUnknown,
     TurnkeeperError,
-    WorkState,
 )
-from actors.cli.demo import DemoHook, demo_folder, demo_lines, demo_options
+from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.output import Output, complain
 from actors.cli.parser import DemoOptions, ReadOptions, RunOptions, parse
@@ -38,6 +37,7 @@ from actors.cli.text import plain
 EXIT_COMPLETED: Final = 0
 EXIT_UNFINISHED: Final = 1
 EXIT_UNUSABLE: Final = 2
+GO_ON: Final = "Run the same command again to go on."
 
 _UNUSABLE: Final = (
     PlanError,
@@ -74,38 +74,40 @@ async def _carry_out(options: RunOptions | DemoOptions | ReadOptions) -> int:
     if isinstance(options, ReadOptions):
         await read(options, Output(sys.stdout))
         return EXIT_COMPLETED
-    with open_view(sys.stdout, json=options.json) as view, _own_stdout(options.json):
-        _log_to(view)
+    stdout = sys.stdout
+    with redirect_stdout(sys.stderr) if options.json else nullcontext():  # what functions of the plan print
         if isinstance(options, DemoOptions):
-            return await _demo(options, view)
-        return await _run(options, view)
+            return await _demo(options, stdout)
+        return await _run(options, stdout)
 
 
-def _own_stdout(json: bool) -> AbstractContextManager[object]:
-    """With ``--json`` standard output is ours alone: what functions of the plan print goes to standard error."""
-    return redirect_stdout(sys.stderr) if json else nullcontext()
-
-
-async def _run(options: RunOptions, view: View) -> int:
-    ended = await execute(read_plan(options.plan), options, view)
-    status = exit_status(ended)
-    steps = next_steps(ended.statuses, options.plan, options.db)
-    lines = _summary(ended)
-    if ended.interrupts:
-        lines += ["", "run the same command again to go on"]
-    elif steps:
-        lines += ["", "try next:", *(f"  {step}" for step in steps)]
-    view.summary(lines, facts(ended, status))
+async def _run(options: RunOptions, stdout: TextIO) -> int:
+    plan = read_plan(options.plan)
+    with open_view(stdout, json=options.json) as view:
+        _log_to(view)
+        ended = await execute(plan, options, view)
+        status = exit_status(ended)
+        steps = next_steps(ended.statuses, options.plan, options.db)
+        lines = _summary(ended)
+        if ended.interrupts:
+            lines += ["", GO_ON]
+        elif steps:
+            lines += ["", "Try next:", *(f"  {step}" for step in steps)]
+        view.summary(lines, facts(ended, status))
     return status
 
 
-async def _demo(options: DemoOptions, view: View) -> int:
+async def _demo(options: DemoOptions, stdout: TextIO) -> int:
     run = demo_options(options)
-    hook = DemoHook(view)
-    ended = await execute(read_plan(run.plan, folder=demo_folder()), run, view, hook)
-    as_planned = all(status.state in (WorkState.COMPLETED, WorkState.HELD) for status in ended.statuses)
-    status = EXIT_COMPLETED if as_planned and not ended.interrupts else exit_status(ended)
-    view.summary([*_summary(ended), *demo_lines(run, ended)], facts(ended, status))
+    plan = read_plan(run.plan, folder=demo_folder())
+    with open_view(stdout, json=options.json) as view:
+        _log_to(view)
+        ended = await execute(plan, run, view, DemoHook(view))
+        status = exit_status(ended)
+        if status == EXIT_UNFINISHED and as_intended(ended.statuses):
+            status = EXIT_COMPLETED
+        lines = ["", GO_ON] if ended.interrupts else demo_lines(run, ended.statuses)
+        view.summary([*_summary(ended), *lines], facts(ended, status))
     return status
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 from actors import Retry, Runtime, TaskStatus, WorkState
 from actors.cli.parser import DemoOptions, RunOptions
 from actors.cli.progress import View
-from actors.cli.run import Ended
 from actors.cli.text import plain
 
 PLAN: Final = Path(__file__).with_name("demo.toml")
@@ -54,14 +53,15 @@ class DemoHook:
         return True
 
 
-def demo_lines(options: RunOptions, ended: Ended) -> list[str]:
+def as_intended(statuses: Sequence[TaskStatus]) -> bool:
+    """Whether only the manual task is left, as it should be."""
+    return all(status.state in (WorkState.COMPLETED, WorkState.HELD) for status in statuses)
+
+
+def demo_lines(options: RunOptions, statuses: Sequence[TaskStatus]) -> list[str]:
     """What happened and what to try next."""
-    if ended.interrupts:
-        return ["", "run the same command again to go on"]
     db = ["--db", str(options.db)]
-    manual = next(
-        (s for s in ended.statuses if (s.company, s.id) == MANUAL and s.state is WorkState.HELD), None
-    )
+    manual = next((s for s in statuses if (s.company, s.id) == MANUAL and s.state is WorkState.HELD), None)
     steps = [
         ("where everything stands", ["status", *db]),
         ("how the failure was retried by itself", ["timeline", "bakery/bread", *db]),

@@ -64,7 +64,11 @@ def _again(event: Event) -> str:
     """What comes after an attempt that did not succeed."""
     due = event.data.get("not_before_ms")
     if isinstance(due, int):
-        return f", tries again in {duration(max(0, due - event.at_ms))}"
+        return (
+            f", tries again in {duration(due - event.at_ms)}"
+            if due > event.at_ms
+            else ", tries again at once"
+        )
     return ", no tries left" if event.after == "failed" else ""
 
 
@@ -132,7 +136,7 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "company.paused": lambda _: "paused",
         "company.unpaused": lambda _: "goes on after a pause",
         "company.limits_changed": lambda e: (
-            f"runs_max is {_text(e, 'runs_max')} (before: {_text(e, 'before')})"
+            f"runs_max is {_text(e, 'runs_max')} and weight {_text(e, 'weight')} from now on"
         ),
         "company.graph_defined": lambda e: (
             f"graph {_text(e, 'name')} is defined, version {_text(e, 'version')}"
@@ -162,6 +166,10 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "attempt.succeeded": lambda e: f"{_attempt(e)} succeeded",
         "attempt.failed": lambda e: f"{_attempt(e)} failed{_again(e)}{_because(e)}",
         "attempt.timed_out": lambda e: f"{_attempt(e)} took too long{_again(e)}{_because(e)}",
+        "attempt.stalled": lambda e: f"{_attempt(e)} said nothing for too long{_again(e)}{_because(e)}",
+        "attempt.quiet": lambda e: (
+            f"{_attempt(e)} has said nothing for {_text(e, 'quiet_s')} s; at {_text(e, 'stall_s')} s it is ended"
+        ),
         "attempt.postponed": lambda e: f"{_attempt(e)} asked for later{_again(e)}{_because(e)}",
         "attempt.interrupted": lambda e: f"{_attempt(e)} was interrupted ({_text(e, 'why')}) and runs again",
         "attempt.stopped": lambda e: f"{_attempt(e)} was stopped",

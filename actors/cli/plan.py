@@ -3,30 +3,31 @@ is written.
 
 ::
 
-    [companies.acme]                     # one table for each company
-    runs_max = 2                         # how many of its tasks may be active at once; left out: as it is, at first 1
+[companies.acme]                     # one table for each company runs_max = 2                         # how
+many of its tasks may be active at once; left out: as it is, at first 1 weight = 1
+# execution slots in a row that it gets in each round; left out: as it is
 
-    [[companies.acme.tasks]]             # a task of one step
-    id = "collect"                       # required; unique in the company
-    run = "curl -fsS https://… > sales.csv"
+[[companies.acme.tasks]]             # a task of one step
+id = "collect"                       # required; unique in the company
+run = "curl -fsS https://… > sales.csv"
 
-    [[companies.acme.tasks]]             # a task of several steps, which form a graph
-    id = "report"
-    title = "Weekly report"              # default: the id
-    depends_on = ["collect"]             # ids in this company that must be completed first
-    priority = 1                         # lower goes first; default 2
+[[companies.acme.tasks]]             # a task of several steps, which form a graph
+id = "report"
+title = "Weekly report"              # default: the id
+depends_on = ["collect"]             # ids in this company that must be completed first
+priority = 1                         # lower goes first; default 2
 
-    [[companies.acme.tasks.nodes]]
-    name = "table"
-    argv = ["{python}", "table.py", "sales.csv"]
-    timeout_s = 60
+[[companies.acme.tasks.nodes]]
+name = "table"
+argv = ["{python}", "table.py", "sales.csv"]
+timeout_s = 60
 
-    [[companies.acme.tasks.nodes]]
-    name = "text"
-    after = ["table"]                    # the nodes whose results it uses
-    call = "report:write_text"           # a function of a module beside the plan, or installed
-    attempts_max = 5
-    retry = { base_s = 2, factor = 2, max_s = 60 }
+[[companies.acme.tasks.nodes]]
+name = "text"
+after = ["table"]                    # the nodes whose results it uses
+call = "report:write_text"           # a function of a module beside the plan, or installed
+attempts_max = 5
+retry = { base_s = 2, factor = 2, max_s = 60 }
 
 **A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``, or
 ``"manual"``: waits for ``--start``), ``goal``, ``attempts_max`` (tries of a node, the first included;
@@ -37,15 +38,16 @@ default 3), ``fail_fast``, ``payload``. What it does is one of ``run``, ``argv``
 
 - ``run``: a line for ``/bin/sh -c``;
 - ``argv``: a program and its arguments, no shell. The word ``{python}`` stands for the interpreter that
-  runs the plan;
+runs the plan;
 - ``call``: ``"module:function"``, called with the attempt's context; async, or plain in a worker thread.
-  The plan's folder is on ``sys.path``. It is imported when the plan is read.
+The plan's folder is on ``sys.path``. It is imported when the plan is read.
 
-and can have ``timeout_s`` (for one attempt), ``retry`` (waits between tries: ``base_s``, ``factor``,
-``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's folder, which is
-the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these are the defaults
-of its nodes; ``env`` is merged. What a command finds in its environment and what becomes its result is said
-in `actors.commands`.
+and can have ``timeout_s`` (for one attempt), ``stall_s`` (how long an attempt may say nothing; a command
+speaks by its output; default 3600, ``false`` for no limit), ``retry`` (waits between tries: ``base_s``,
+``factor``, ``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's
+folder, which is the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these
+are the defaults of its nodes; ``env`` is merged. What a command finds in its environment and what becomes
+its result is said in `actors.commands`.
 
 **A graph** that several tasks use is written once, as ``[[companies.acme.graphs.NAME.nodes]]``, and named
 with ``graph = "NAME"``.
@@ -76,7 +78,7 @@ COMMAND: Final = "command"
 """The name of the handler of command nodes. Functions have a colon in theirs, so they cannot be mistaken
 for it."""
 
-_COMPANY_KEYS: Final = ("runs_max", "graphs", "tasks")
+_COMPANY_KEYS: Final = ("runs_max", "weight", "graphs", "tasks")
 _PLAIN_KEYS: Final = (
     "id",
     "title",
@@ -88,16 +90,16 @@ _PLAIN_KEYS: Final = (
     "fail_fast",
     "payload",
 )
-_STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "retry")
+_STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "stall_s", "retry")
 _TASK_KEYS: Final = (*_PLAIN_KEYS, *STEP_KEYS, "nodes", "graph", *_STEP_SETTINGS)
 
 
 @attrs.frozen
 class CompanyPlan:
-    """What a plan says about one company. ``runs_max`` is ``None`` when it is to stay as it is."""
+    """What a plan says about one company. ``limits`` is ``None`` when they are to stay as they are."""
 
     name: str
-    runs_max: int | None
+    limits: SetLimits | None
     graphs: tuple[DefineGraph, ...]
     tasks: tuple[Submit, ...]
 
@@ -130,15 +132,18 @@ def read_plan(path: Path, *, folder: Path | None = None) -> Plan:
 def _company(name: str, table: Table, steps: StepReader) -> CompanyPlan:
     _check_company_name(name, table)
     table.allow(_COMPANY_KEYS)
-    runs_max = None
-    if table.has("runs_max"):
-        runs_max = table.build(SetLimits, {"runs_max": table.get("runs_max")}, {}).runs_max
+    limits = _limits(table)
     graphs = tuple(_graph(graph, inner, steps) for graph, inner in table.named_tables("graphs"))
     tables = table.tables("tasks")
     names = [graph.name for graph in graphs]
     tasks = tuple(_task(inner, names, steps) for inner in tables)
     _check_tasks(tasks, tables)
-    return CompanyPlan(name, runs_max, graphs, tasks)
+    return CompanyPlan(name, limits, graphs, tasks)
+
+
+def _limits(table: Table) -> SetLimits | None:
+    given = {key: table.get(key) for key in ("runs_max", "weight") if table.has(key)}
+    return table.build(SetLimits, given, {}) if given else None
 
 
 def _check_company_name(name: str, table: Table) -> None:

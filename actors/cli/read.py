@@ -10,7 +10,7 @@ from actors import Reader, open_reader
 from actors.cli.events import closing, event_json, event_line, what_happened
 from actors.cli.output import Output
 from actors.cli.parser import ReadOptions, TaskName
-from actors.cli.standing import name_of, tally, why
+from actors.cli.standing import name_of, tally, why, word
 from actors.cli.text import clock, duration, moment, plain, reason_sentence, relative
 
 STATUS_TASKS_SHOWN = 200
@@ -71,7 +71,7 @@ async def _queue(reader: Reader, options: ReadOptions, out: Output) -> None:
         for status in await reader.company(company).queue():
             place = str(status.position) if status.position else "-"
             out.line(
-                f"{place:>5}  {status.state:<9}  P{status.priority}  {name_of(status)} {why(status, now_ms)}"
+                f"{place:>5}  {word(status.state):<9}  P{status.priority}  {name_of(status)} {why(status, now_ms)}"
             )
 
 
@@ -83,7 +83,7 @@ async def _explain(reader: Reader, options: ReadOptions, out: Output) -> None:
     explanation = await company.explain(name.task)
     now_ms = _now_ms()
     out.line(f"{name_of(status)}: {plain(status.title)}")
-    out.line(f"{explanation.state}, run {status.run}, created {moment(status.created_ms, now_ms)}")
+    out.line(f"{word(explanation.state)}, run {status.run}, created {moment(status.created_ms, now_ms)}")
     for gate in explanation.gates:
         out.line(f"  {reason_sentence(gate, now_ms)}")
     if not explanation.gates:

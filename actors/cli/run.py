@@ -28,9 +28,9 @@ DRAIN_S: Final = 30.0
 STOP_GRACE_S: Final = 5.5
 """More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
 LOOK_PAUSE_S: Final = 0.1
-LOOK_SHARE: Final = 5
-"""A look at all tasks of a company costs the more the more there are. Looking takes at most one part in so
-many of the time."""
+LOOK_SHARE: Final = 10
+"""A look at all tasks of a company costs the more the more there are. So while work goes on, looking takes at
+most one part in so many of the time; when nothing is in flight any more, one looks at once."""
 STALE_S: Final = 2.0
 """A state can change without an event (a rest after crashes ends): so look again after this time."""
 
@@ -68,7 +68,7 @@ async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None
         ) as runtime:
             session = _Session(runtime, plan, options, view, interrupts, hook, position)
             await session.run()
-            report = await runtime.aclose(now=interrupts.count > 1)
+            report = await runtime.aclose(now=interrupts.count > 0)
         await session.show_the_last_events()
         return Ended(session.statuses, session.tallies, interrupts.count, report)
 
@@ -132,7 +132,8 @@ class _Session:
         for company, statuses in self._by_company.items():
             more = sum(goes_on(status) for status in statuses if (company, status.id) not in planned)
             if more:
-                self._view.note(f"{plain(company)}: {more} tasks that are not in this plan go on too")
+                which = "1 task that is" if more == 1 else f"{more} tasks that are"
+                self._view.note(f"{plain(company)}: {which} not in this plan will go on too")
 
     async def _until_rest(self) -> None:
         while True:
@@ -143,11 +144,17 @@ class _Session:
                     return
                 self._changed |= set(self._by_company)
             took_s = trio.current_time() - began_s
-            await trio.sleep(max(LOOK_PAUSE_S, LOOK_SHARE * took_s))
+            await trio.sleep(LOOK_PAUSE_S)
             with trio.move_on_after(STALE_S) as waiting:
                 await self._news.wait()
             if waiting.cancelled_caught:
                 self._changed |= {name for name, those in self._by_company.items() if not at_rest(those)}
+            with trio.move_on_after(LOOK_SHARE * took_s):
+                await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        for name in self._by_company:
+            await self._runtime.company(name).when_idle()
 
     # --- interrupts -----------------------------------------------------------------------------------------
 
@@ -166,7 +173,8 @@ class _Session:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_asked_again)
-            await self._runtime.drain(DRAIN_S)
+            if not await self._runtime.drain(DRAIN_S):
+                self._view.note(f"not finished after {DRAIN_S:g} s: stops it now")
             nursery.cancel_scope.cancel()
         self._changed |= set(self._by_company)
         await self._look()

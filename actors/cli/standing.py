@@ -47,7 +47,11 @@ _ORDER: Final = (
     WorkState.QUARANTINED,
     WorkState.ARCHIVED,
 )
-_WORDS: Final = {WorkState.HELD: "manual"}
+
+
+def word(state: WorkState) -> str:
+    """The state as the plan has it."""
+    return "manual" if state is WorkState.HELD else state.value
 
 
 @attrs.frozen
@@ -68,7 +72,7 @@ class Tally:
     def words(self) -> str:
         """The states other than completed, most promising first."""
         counts = ((state, self.states.get(state, 0)) for state in _ORDER if state is not WorkState.COMPLETED)
-        return ", ".join(f"{count} {_WORDS.get(state, state.value)}" for state, count in counts if count)
+        return ", ".join(f"{count} {word(state)}" for state, count in counts if count)
 
 
 def tally(statuses: Iterable[TaskStatus]) -> Tally:

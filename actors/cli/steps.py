@@ -22,6 +22,7 @@ NODE_KEYS: Final = (
     *COMMAND_KEYS,
     "attempts_max",
     "timeout_s",
+    "stall_s",
     "retry",
     "payload",
 )
@@ -59,10 +60,10 @@ class StepReader:
         if len(kinds) != 1:
             said = f"not {' and '.join(kinds)}" if kinds else "and this has none"
             table.fail(f"a step has one of {', '.join(STEP_KEYS)}, {said}", kinds[1] if kinds else None)
-        for key in ("timeout_s", "retry"):
+        for key, read in (("timeout_s", _plain), ("stall_s", _stall), ("retry", _backoff)):
             holder = _holder(table, task, key)
             if holder is not None:
-                arguments[key] = _backoff(holder) if key == "retry" else holder.get(key)
+                arguments[key] = read(holder, key)
         if kinds == ["call"]:
             arguments |= self._call(table)
         else:
@@ -102,6 +103,16 @@ def _holder(table: Table, task: Table | None, key: str) -> Table | None:
     return next((one for one in (table, task) if one is not None and one.has(key)), None)
 
 
+def _plain(table: Table, key: str) -> Any:
+    return table.get(key)
+
+
+def _stall(table: Table, key: str) -> Any:
+    """TOML has no null: ``false`` is no limit."""
+    value = table.get(key)
+    return None if value is False else value
+
+
 def _argv(table: Table) -> list[str]:
     words = table.get("argv")
     if not isinstance(words, list) or not words:
@@ -129,7 +140,7 @@ def _env(table: Table) -> dict[str, str]:
     return dict(inner.values)
 
 
-def _backoff(table: Table) -> Backoff:
+def _backoff(table: Table, _key: str) -> Backoff:
     inner = table.table("retry")
     if inner is None:
         return Backoff()

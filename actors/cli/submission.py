@@ -8,7 +8,6 @@ from actors import (
     MoveRefused,
     Retry,
     Runtime,
-    SetLimits,
     Start,
     Submit,
     SubmitMany,
@@ -53,8 +52,8 @@ async def require_tasks(plan: Plan, options: RunOptions) -> None:
 
 async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
     """Limits, graphs, tasks. A task that is stored with other content stays as it is, and that is said."""
-    if plan.runs_max is not None:
-        await company.ask(SetLimits(runs_max=plan.runs_max))
+    if plan.limits is not None:
+        await company.ask(plan.limits)
     for graph in plan.graphs:
         await company.ask(graph)
     if not plan.tasks:

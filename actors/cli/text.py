@@ -125,11 +125,12 @@ def _run_slots(reason: Reason, _now_ms: int) -> str:
     most = reason.numbers.get("runs_max")
     if most == 0:
         return "the company's runs_max is 0, so nothing starts"
-    return (
+    taken = (
         f"the company's {most} run slots are taken by {_tasks(reason)}"
         if most != 1
         else f"runs after {_tasks(reason)}"
     )
+    return f"{taken} ({shortened(reason.text)})" if reason.text else taken
 
 
 def _halted(reason: Reason, _now_ms: int) -> str:
@@ -161,7 +162,11 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.FAILED: _failed,
         ReasonKind.STOPPED: lambda r, now: f"was stopped{_when(r, now)}{_because(r)}",
         ReasonKind.QUARANTINED: _simple("quarantined: what is stored of it cannot be trusted"),
-        ReasonKind.EXECUTING: lambda r, _: f"executes {_nodes(r)}{_since(r)}",
+        ReasonKind.EXECUTING: lambda r, _: f"executes {_nodes(r)}{_since(r)}{_because(r)}",
+        ReasonKind.WAITING: lambda r, now: f"{_nodes(r)} waits{_when(r, now)}{_because(r)}",
+        ReasonKind.ABANDONED_LIMIT: lambda r, _: (
+            f"{r.count} attempts were left behind and still live, so nothing new starts{_because(r)}"
+        ),
         ReasonKind.BACKING_OFF: lambda r, now: f"tries {_nodes(r)} again{_when(r, now)}{_because(r)}",
         ReasonKind.EXECUTION_SLOT: lambda r, _: f"{_nodes(r)} waits for an execution slot{_held_by(r)}",
         ReasonKind.NODE_READY: lambda r, _: f"{_nodes(r)} is about to start{_because(r)}",

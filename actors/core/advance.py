@@ -14,19 +14,23 @@ import attrs
 
 from storage.records import AttemptRecord, NodeRecord, NodeStatus, RunStatus
 
-from .draft import AttemptKey, CancelAttempt, Draft, StartAttempt
+from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from .entry import Entry
 from .gates import Live, admissible, hold_gates
 from .shape import spec_of
 
 MOVES_MAX = 200
 """Moves of one turn: a bound on how long one company can keep the event loop and the writer."""
+SUSPECT_FROM = 2
+"""So many deaths of the process with a node executing make it a suspect. Suspects of all companies execute one at a
+time, so that the innocent ones come through and only the guilty one dies often enough to fail.
+"""
 
 
 class ExecutionSlots(Protocol):
     """The process's execution slots, as a turn sees them."""
 
-    def reserve(self, key: AttemptKey) -> bool:
+    def reserve(self, key: AttemptKey, *, suspect: bool = False) -> bool:
         """Take a slot for this attempt, if this company may have one now. An attempt that is not committed
         gives it back.
         """
@@ -35,10 +39,14 @@ class ExecutionSlots(Protocol):
 
 @attrs.frozen
 class Advanced:
-    """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot."""
+    """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot.
+
+    ``kept_back``: a ready node is a suspect and waits for the end of another one.
+    """
 
     more: bool
     wants_slot: bool
+    kept_back: bool = False
 
 
 def advance(
@@ -50,11 +58,8 @@ def advance(
     limit = draft.moves + moves_max
     wants_slot = False
     while draft.moves < limit:
-        if draft.touched:
-            task = next(iter(draft.touched))
-            del draft.touched[task]
-            if task in state.entries:
-                finish(draft, state.entries[task])
+        if state.ended:
+            finish(draft, state.entries[next(iter(state.ended))])
             continue
         entry = admissible(state, live)
         if entry is not None:
@@ -62,7 +67,7 @@ def advance(
             continue
         started, wants_slot = _start_one(draft, slots, live, host_id)
         if not started:
-            return Advanced(more=False, wants_slot=wants_slot)
+            return Advanced(_ready_again(draft), wants_slot, kept_back=_kept_back(draft, live))
     return Advanced(more=True, wants_slot=wants_slot)
 
 
@@ -95,22 +100,20 @@ def admit(draft: Draft, entry: Entry) -> None:
 
 def finish(draft: Draft, entry: Entry) -> None:
     """Settle the run if it is at its end; nothing otherwise."""
-    run, progress = entry.run, entry.progress
-    if run is None or not run.status.active or (progress is not None and progress.running):
+    if not entry.at_its_end:
         return
+    assert entry.run is not None
     draft.about = entry.task.id
-    if run.status is RunStatus.STOPPING:
+    if entry.run.status is RunStatus.STOPPING:
         skipped = skip_pending(draft, entry)
-        _settle(draft, entry, RunStatus.STOPPED, "run.stopped", run.reason, skipped=skipped)
+        _settle(draft, entry, RunStatus.STOPPED, "run.stopped", entry.run.reason, skipped=skipped)
         return
-    assert progress is not None
-    failed = progress.counts[NodeStatus.FAILED]
-    if progress.counts[NodeStatus.SUCCEEDED] == len(progress.specs):
+    failed = [node for node in entry.nodes or () if node.status is NodeStatus.FAILED]
+    if failed:
+        names = [spec_of(node.spec).name for node in failed[:100]]
+        _settle(draft, entry, RunStatus.FAILED, "run.failed", failed[0].error, nodes=names)
+    else:
         _settle(draft, entry, RunStatus.COMPLETED, "run.completed", None)
-    elif failed and (entry.task.fail_fast or not (progress.ready or progress.resting)):
-        names = [spec_of(node.spec).name for node in entry.nodes or () if node.status is NodeStatus.FAILED]
-        error = next((node.error for node in entry.nodes or () if node.status is NodeStatus.FAILED), None)
-        _settle(draft, entry, RunStatus.FAILED, "run.failed", error, nodes=names[:100])
 
 
 def _settle(
@@ -119,7 +122,6 @@ def _settle(
     assert entry.run is not None
     before = entry.run.status
     draft.run(entry, status=status, slot=0, settled_ms=draft.now_ms, reason=reason, front=0)
-    draft.touched.pop(entry.task.id, None)
     draft.event(kind, entry, before=before, after=status, reason=reason, **data)
     draft.moves += 1
 
@@ -154,14 +156,14 @@ def _start_one(draft: Draft, slots: ExecutionSlots, live: Live, host_id: int) ->
         entry = state.entries[task]
         if not _may_start(draft, entry, live):
             continue
-        pos = _next_node(draft, entry)
+        pos = _next_node(draft, entry, live)
         if pos is None:
             continue
         assert entry.nodes is not None
         node = entry.nodes[pos]
         key = AttemptKey(task, entry.task.seq, node.run, pos, node.attempts + 1)
         draft.about = task
-        if not slots.reserve(key):
+        if not slots.reserve(key, suspect=is_suspect(node)):
             return False, True
         _start_node(draft, entry, key, host_id)
         return True, False
@@ -178,14 +180,53 @@ def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
     return next(hold_gates(draft.state, entry, live), None) is None
 
 
-def _next_node(draft: Draft, entry: Entry) -> int | None:
-    """The first ready node whose handler this host has."""
+def _next_node(draft: Draft, entry: Entry, live: Live) -> int | None:
+    """The first ready node whose handler this host has, whose last attempt is gone, and that is not kept back."""
     assert entry.progress is not None
-    pos = entry.progress.next_ready()
-    if pos is None or draft.state.has_handler(entry.progress.specs[pos].handler):
-        return pos
-    able = [p for p in entry.progress.ready if draft.state.has_handler(entry.progress.specs[p].handler)]
-    return min(able, default=None)
+    assert entry.nodes is not None
+    nodes, specs, task = entry.nodes, entry.progress.specs, entry.task.id
+
+    def able(pos: int) -> bool:
+        gone = not nodes[pos].attempts or (task, nodes[pos].run, pos) not in live.alive
+        kept_back = is_suspect(nodes[pos]) and _suspect_alive(draft, live)
+        return gone and not kept_back and draft.state.has_handler(specs[pos].handler)
+
+    first = entry.progress.next_ready()
+    if first is None or able(first):
+        return first
+    return min(filter(able, entry.progress.ready), default=None)
+
+
+def is_suspect(node: NodeRecord) -> bool:
+    """Whether the process died so often under the node that it may be what kills it."""
+    return node.unclean >= SUSPECT_FROM
+
+
+def _suspect_alive(draft: Draft, live: Live) -> bool:
+    """Whether an attempt at a suspect is alive in the process, or begins in this turn."""
+    return live.suspect is not None or any(
+        isinstance(effect, StartAttempt) and effect.suspect for effect in draft.effects
+    )
+
+
+def _kept_back(draft: Draft, live: Live) -> bool:
+    """Whether a suspect that is ready waits for another one. Looks at nodes only while one is alive, which is rare."""
+    return _suspect_alive(draft, live) and any(
+        is_suspect(entry.nodes[pos])
+        for entry in (draft.state.entries[task] for task in draft.state.startable)
+        if entry.nodes is not None and entry.progress is not None
+        for pos in entry.progress.ready
+    )
+
+
+def _ready_again(draft: Draft) -> bool:
+    """Whether a node whose attempt ends in this very turn is ready: the next turn, in which it is gone, starts it."""
+    for effect in draft.effects:
+        if isinstance(effect, EndAttempt):
+            entry = draft.state.entries.get(effect.key.task)
+            if entry is not None and entry.progress is not None and effect.key.pos in entry.progress.ready:
+                return True
+    return False
 
 
 def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> None:
@@ -209,5 +250,5 @@ def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> No
         generation=node.generation,
     )
     names = tuple(entry.progress.specs[pos].name for pos in spec.after)
-    draft.effects.append(StartAttempt(key, spec, node.generation, names))
+    draft.effects.append(StartAttempt(key, spec, node.generation, is_suspect(node), names))
     draft.moves += 1

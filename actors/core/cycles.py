@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .draft import Draft
+from .entry import Entry
 from .state import CompanyState
 
 
@@ -28,23 +29,21 @@ def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     return paths
 
 
-def path_to(
-    start: str, goal: Iterable[str], upstreams: Callable[[str], Sequence[str]]
-) -> tuple[str, ...] | None:
-    """The way from ``start`` up the edges to ``goal``: what a new edge goal → start would close into a circle."""
-    targets = set(goal)
-    came: dict[str, str | None] = {start: None}
-    work = [start]
+def circle_through(task: str, upstreams: Callable[[str], Sequence[str]]) -> tuple[str, ...] | None:
+    """A way from ``task`` up the edges back to itself, first and last the same; ``None`` if there is none."""
+    below: dict[str, str] = {}
+    work = [task]
     while work:
-        task = work.pop()
-        if task in targets:
-            path = [task]
-            while (before := came[path[-1]]) is not None:
-                path.append(before)
-            return tuple(reversed(path))
-        for upstream in upstreams(task):
-            if upstream not in came:
-                came[upstream] = task
+        current = work.pop()
+        for upstream in upstreams(current):
+            if upstream == task:
+                path = [task]
+                while current != task:
+                    path.append(current)
+                    current = below[current]
+                return (task, *reversed(path))
+            if upstream not in below:
+                below[upstream] = current
                 work.append(upstream)
     return None
 
@@ -61,13 +60,32 @@ def mark_cycles(state: CompanyState) -> None:
 
 def recheck_cycles(draft: Draft) -> None:
     """A member of a circle changed: those whose circle is broken are free of it."""
-    state = draft.state
-    members = [task for task, entry in state.entries.items() if entry.cycle is not None]
-    if not members:
-        return
-    still = {task: path for path in find_cycles(_waiting_edges(state)) for task in path[:-1]}
-    for task in members:
-        draft.cycle(state.entries[task], still.get(task))
+    members = [task for task, entry in draft.state.entries.items() if entry.cycle is not None]
+    if members:
+        _mark_anew(draft, members)
+
+
+def note_circle(draft: Draft, entry: Entry) -> None:
+    """A task waits for its upstreams again: it may close a circle that somebody planted while it was settled."""
+    entries = draft.state.entries
+
+    def waits(task: str) -> bool:
+        return task in entries and entries[task].waits_for_upstreams
+
+    def upstreams(task: str) -> Sequence[str]:
+        return [up for up in entries[task].task.depends_on if waits(up)]
+
+    task = entry.task.id
+    if waits(task) and any(map(waits, draft.state.dependents.get(task, ()))):
+        path = circle_through(task, upstreams)
+        if path is not None:
+            _mark_anew(draft, path)
+
+
+def _mark_anew(draft: Draft, members: Iterable[str]) -> None:
+    still = {task: path for path in find_cycles(_waiting_edges(draft.state)) for task in path[:-1]}
+    for task in dict.fromkeys([*members, *still]):
+        draft.cycle(draft.state.entries[task], still.get(task))
 
 
 def _waiting_edges(state: CompanyState) -> dict[str, list[str]]:

@@ -35,11 +35,12 @@ from actors.messages import (
     Unpark,
     Unparked,
     Unpause,
+    Unset,
 )
 from storage.records import Mode, NodeStatus, RunStatus
 
 from .advance import cancel_nodes, finish, skip_pending
-from .cycles import recheck_cycles
+from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
 from .entry import Entry, Graph
@@ -197,16 +198,16 @@ def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
 
 
 def _retry_running(draft: Draft, entry: Entry) -> Moved:
-    """In a run that is still going: failed nodes get a fresh allowance; without any, what backs off is due
-    now.
+    """In a run that is still going: failed nodes, and those that were stopped for them, get a fresh allowance;
+    without any, what backs off is due now.
     """
     nodes = entry.nodes or []
-    failed = [node for node in nodes if node.status is NodeStatus.FAILED]
+    failed = [node for node in nodes if node.status in (NodeStatus.FAILED, NodeStatus.SKIPPED)]
     resting = [node for node in nodes if node.status is NodeStatus.PENDING and node.not_before_ms is not None]
     for node in failed:
         draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0)
         name = spec_of(node.spec).name
-        draft.event("node.reset", entry, node=name, before=NodeStatus.FAILED, after=NodeStatus.PENDING)
+        draft.event("node.reset", entry, node=name, before=node.status, after=NodeStatus.PENDING)
     for node in resting if not failed else ():
         draft.node(entry, node.pos, not_before_ms=None)
         name = spec_of(node.spec).name
@@ -231,12 +232,16 @@ def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
             draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0, not_before_ms=None)
     draft.run(entry, status=Q, settled_ms=None, reason=None, started=True, front=0)
     draft.event("run.requeued", entry, before=before, after=Q, reason=reason, nodes=len(names))
+    note_circle(draft, entry)
 
 
 def _release(draft: Draft, entry: Entry) -> Moved:
-    """Lift a quarantine. The actor reads the task's rows afresh; if they are still bad it will be back."""
+    """Lift a quarantine. If the task's rows could not be read, the turn has read them afresh."""
     if entry.run is None:
         raise MoveRefused("Retry", entry.task.id, "run_missing", "has no run: its rows are incomplete", ())
+    if not entry.readable:
+        text = f"is quarantined ({entry.quarantined}), and its rows still cannot be read: mend or Archive it"
+        raise MoveRefused("Retry", entry.task.id, "quarantined", text, ("Archive",))
     draft.quarantine(entry, None)
     draft.write("delete_quarantine", seq=entry.task.seq)
     draft.event("task.released", entry)
@@ -256,6 +261,7 @@ def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
     if message.payload_text is not None:
         draft.write("set_run_payload", seq=entry.task.seq, number=run.number, payload=message.payload_text)
     draft.event("run.created", entry, before=before, after=Q)
+    note_circle(draft, entry)
     return moved(entry)
 
 
@@ -283,7 +289,7 @@ def _unarchive(draft: Draft, message: Unarchive, _looked: Looked) -> Moved:
 
 def _settings(draft: Draft, *, changed: bool) -> CompanySettings:
     company = draft.state.company
-    return CompanySettings(company.paused_ms is not None, company.runs_max, changed)
+    return CompanySettings(company.paused_ms is not None, company.runs_max, company.weight, changed)
 
 
 def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
@@ -303,13 +309,13 @@ def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySetting
 
 
 def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySettings:
-    before = draft.state.company.runs_max
-    if message.runs_max == before:
+    company = draft.state.company
+    runs_max = company.runs_max if isinstance(message.runs_max, Unset) else message.runs_max
+    weight = company.weight if isinstance(message.weight, Unset) else message.weight
+    if (runs_max, weight) == (company.runs_max, company.weight):
         return _settings(draft, changed=False)
-    draft.company(runs_max=message.runs_max)
-    draft.event(
-        "company.limits_changed", before=str(before), after=str(message.runs_max), runs_max=message.runs_max
-    )
+    draft.company(runs_max=runs_max, weight=weight)
+    draft.event("company.limits_changed", runs_max=runs_max, weight=weight)
     return _settings(draft, changed=True)
 
 

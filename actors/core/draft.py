@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from actors.errors import IllegalMove
 from storage.records import (
     AttemptRecord,
     CompanyRecord,
@@ -30,6 +31,8 @@ from .state import CompanyState
 
 BLOCKED_IDS_SHOWN = 100
 """Ids in one ``tasks.blocked`` event; the count beside them is the whole."""
+STORY_SHOWN = 20
+"""Steps told by an `IllegalMove`: the last ones led to it."""
 
 
 @attrs.frozen
@@ -50,6 +53,8 @@ class StartAttempt:
     key: AttemptKey
     spec: NodeSpec
     generation: int
+    suspect: bool = False
+    """It may be what kills the process."""
     input_names: tuple[str, ...] = ()
     """Names of the nodes whose results it is given."""
 
@@ -90,18 +95,10 @@ class Mark:
     writes: int
     attempts: int
     flips: int
-    touched: tuple[str, ...]
     submitted: int
+    keys: int
+    results: int
     moves: int
-
-
-@attrs.frozen
-class NewTask:
-    """A task submitted in this turn, for those that come after it in the same turn."""
-
-    id: str
-    key: str | None
-    content: str | None
 
 
 class Draft:
@@ -116,9 +113,10 @@ class Draft:
         """Attempts begun (no end yet) and ended in this turn."""
         self.results: dict[tuple[int, int, int], str] = {}
         """(task seq, run, node position) → JSON text of an accepted result."""
-        self.submitted: list[NewTask] = []
-        self.touched: dict[str, None] = {}
-        """Tasks whose runs may have come to an end by what was done so far."""
+        self.contents: dict[str, str | None] = {}
+        """Tasks submitted in this turn, for those that come after them in the same turn: id → digest, in order."""
+        self.keys: dict[str, str] = {}
+        """Their idempotency keys: key → id, in order."""
         self.moves = 0
         self.about: str | None = None
         """The task that is being decided: who is to blame if deciding raises."""
@@ -134,8 +132,9 @@ class Draft:
             len(self.extra),
             len(self.attempts),
             len(self.state.flips),
-            tuple(self.touched),
-            len(self.submitted),
+            len(self.contents),
+            len(self.keys),
+            len(self.results),
             self.moves,
         )
 
@@ -148,8 +147,9 @@ class Draft:
         del self.extra[mark.writes :]
         del self.attempts[mark.attempts :]
         del self.state.flips[mark.flips :]
-        del self.submitted[mark.submitted :]
-        self.touched = dict.fromkeys(mark.touched)
+        _cut(self.contents, mark.submitted)
+        _cut(self.keys, mark.keys)
+        _cut(self.results, mark.results)
         self.moves = mark.moves
 
     @property
@@ -167,9 +167,16 @@ class Draft:
     def graph(self, graph: Graph) -> None:
         self._put(Change("graph", graph.name, self.state.graphs.get(graph.name), graph))
 
-    def add_task(self, task: TaskRecord) -> Entry:
+    def add_task(self, task: TaskRecord, run: RunRecord) -> Entry:
+        """Put a new task in the queue, with its first run."""
         self._put(Change("task", task.id, None, task))
+        self._put(Change("run", task.id, None, run))
         return self.state.entries[task.id]
+
+    def note_submitted(self, task: str, key: str | None, content: str | None) -> None:
+        self.contents[task] = content
+        if key is not None:
+            self.keys[key] = task
 
     def task(self, entry: Entry, **fields: Any) -> None:
         self._put(Change("task", entry.task.id, entry.task, attrs.evolve(entry.task, **fields)))
@@ -183,7 +190,6 @@ class Draft:
     def run(self, entry: Entry, **fields: Any) -> None:
         assert entry.run is not None
         self._put(Change("run", entry.task.id, entry.run, attrs.evolve(entry.run, **fields)))
-        self.touched.setdefault(entry.task.id)
 
     def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
         self._put(Change("nodes", entry.task.id, None, nodes))
@@ -192,7 +198,6 @@ class Draft:
         assert entry.nodes is not None
         after = attrs.evolve(entry.nodes[pos], **fields)
         self._put(Change("node", entry.task.id, entry.nodes[pos], after))
-        self.touched.setdefault(entry.task.id)
         return after
 
     def quarantine(self, entry: Entry, why: str | None) -> None:
@@ -206,8 +211,17 @@ class Draft:
             self._put(Change("cycle", entry.task.id, entry.cycle, path))
 
     def _put(self, change: Change) -> None:
-        self.state.apply(change)
+        try:
+            self.state.apply(change)
+        except IllegalMove as illegal:
+            story = self._story(change.task)
+            raise IllegalMove(illegal.machine, illegal.key, illegal.before, illegal.after, story) from None
         self.changes.append(change)
+
+    def _story(self, task: str) -> list[str]:
+        """What the turn has done with the task so far."""
+        mine = [event for event in self.events if event.task == task][-STORY_SHOWN:]
+        return [event.kind if event.node is None else f"{event.kind} {event.node}" for event in mine]
 
     def write(self, statement: str, **params: Any) -> None:
         self.extra.append(Write(statement, params))
@@ -261,6 +275,12 @@ class Draft:
             kind = "tasks.blocked" if blocked else "tasks.unblocked"
             self.event(kind, cause=cause, count=len(ids), ids=ids[:BLOCKED_IDS_SHOWN])
         self.state.flips.clear()
+
+
+def _cut(noted: dict[Any, Any], length: int) -> None:
+    """Forget what was noted last."""
+    while len(noted) > length:
+        noted.popitem()
 
 
 def fresh_run(task: TaskRecord, number: int, now_ms: int, *, started: bool = False) -> RunRecord:

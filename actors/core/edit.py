@@ -10,12 +10,12 @@ from actors.errors import DependencyCycle, MoveRefused, TaskUnknown, UnknownGrap
 from actors.messages import Edit, Moved, Unset
 from storage.records import NodeStatus, RunStatus
 
-from .cycles import path_to, recheck_cycles
+from .cycles import circle_through, recheck_cycles
 from .draft import Draft
 from .entry import Entry
 from .needs import Looked
 from .shape import node_payloads, shape_of, shape_text
-from .submit import check_handlers, check_upstreams, nodes_of
+from .submit import check_handlers, check_upstreams, nodes_of, upstreams_in
 
 _PLAIN = ("priority", "attempts_max", "mode", "goal", "depends_on", "fail_fast")
 """Fields of `Edit` that are fields of the record under the same name."""
@@ -75,20 +75,12 @@ def _entry(draft: Draft, message: Edit) -> Entry:
 
 
 def _check_edges(draft: Draft, entry: Entry, upstreams: tuple[str, ...], looked: Looked) -> None:
-    state = draft.state
     task = entry.task.id
-    if task in upstreams:
-        raise DependencyCycle((task, task))
-    check_upstreams(state, looked, task, upstreams, frozenset())
-
-    def ups(name: str) -> tuple[str, ...]:
-        known = state.entries.get(name)
-        return known.task.depends_on if known is not None else looked.edges.get(name, ())
-
-    for upstream in upstreams:
-        path = path_to(upstream, (task,), ups)
-        if path is not None:
-            raise DependencyCycle((task, *path))
+    check_upstreams(draft.state, looked, task, upstreams, frozenset())
+    above = upstreams_in(draft.state, looked)
+    path = circle_through(task, lambda name: upstreams if name == task else above(name))
+    if path is not None:
+        raise DependencyCycle(path)
 
 
 def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
@@ -96,6 +88,7 @@ def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
     if not isinstance(message.graph, Unset):
         if message.graph not in draft.state.graphs:
             raise UnknownGraph(message.graph)
+        draft.write("set_node_payloads", seq=entry.task.seq, node_payloads=None)
         return {"graph": message.graph, "shape": "[]"}
     if isinstance(message.handler, Unset) and isinstance(message.nodes, Unset):
         return {}

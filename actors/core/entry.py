@@ -7,7 +7,7 @@ from enum import Enum
 import attrs
 
 from actors.states import Reason
-from storage.records import NodeRecord, RunRecord, RunStatus, TaskRecord
+from storage.records import NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 
 from .progress import Progress
 from .shape import Shape
@@ -27,11 +27,13 @@ class Entry:
     __slots__ = (
         "blocked",
         "cause",
+        "counted",
         "cycle",
         "dead",
         "nodes",
         "progress",
         "quarantined",
+        "readable",
         "run",
         "standing",
         "task",
@@ -45,6 +47,8 @@ class Entry:
         self.nodes: list[NodeRecord] | None = None
         self.progress: Progress | None = None
         self.quarantined: str | None = None
+        self.readable = True
+        """Whether ``task`` is what its row says, and not only a name for a row that cannot be read."""
         self.cycle: tuple[str, ...] | None = None
         self.unfinished = 0
         self.dead = 0
@@ -52,6 +56,8 @@ class Entry:
         self.blocked = False
         self.standing = Standing.UNFINISHED
         self.was_missing = False
+        self.counted = False
+        """Whether it is among those that `CompanyState.queued` counts."""
 
     @property
     def queued(self) -> bool:
@@ -65,6 +71,19 @@ class Entry:
     @property
     def waits_for_upstreams(self) -> bool:
         return self.queued and not self.admitted
+
+    @property
+    def at_its_end(self) -> bool:
+        """Whether the run is active and has nothing left to do but to be settled."""
+        run, progress = self.run, self.progress
+        if run is None or not run.status.active or (progress is not None and progress.running):
+            return False
+        if run.status is RunStatus.STOPPING or progress is None:
+            return run.status is RunStatus.STOPPING
+        if progress.counts[NodeStatus.SUCCEEDED] == len(progress.specs):
+            return True
+        gave_up = progress.counts[NodeStatus.FAILED] > 0
+        return gave_up and (self.task.fail_fast or not (progress.ready or progress.resting))
 
 
 @attrs.frozen

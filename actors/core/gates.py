@@ -8,7 +8,7 @@ pause); the last gate is the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,9 +31,17 @@ class Live:
     parked: str | None = None
     store_down: str | None = None
     no_host: bool = False
+    alive: frozenset[tuple[str, int, int]] = frozenset()
+    """Task, run and position of the nodes whose last attempt is still registered: another one has to wait."""
     slots_free: bool = True
     slot_holders: tuple[str, ...] = ()
     """Who holds the execution slots, as ``company/task/run/node/attempt``."""
+    suspect: str | None = None
+    """The attempt at a suspect that is alive in this process, in whatever company, in the same form."""
+    abandoned: tuple[str, ...] = ()
+    """Attempts that were left behind and live, if they are so many that nothing new starts."""
+    waiting: Mapping[tuple[str, str], tuple[str, int]] = attrs.field(factory=dict)
+    """(task, node) → what the live attempt waits for, and since when, ms."""
     progress: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
     """(task, node) → what the live attempt last said of itself."""
 
@@ -42,20 +50,15 @@ OPEN = Live()
 
 
 def task_gates(state: CompanyState, entry: Entry) -> Iterator[Reason]:
-    """The closed gates of the task itself. Cheap to ask for the first one: the counters are looked at
-    before the edges.
-    """
-    if entry.quarantined is not None:
-        yield Reason(ReasonKind.QUARANTINED, text=entry.quarantined)
-    if entry.cause is not None:
-        yield entry.cause
-    if not entry.admitted:
-        if entry.dead:
-            yield from dead_upstreams(state, entry)
-        if entry.unfinished > entry.dead:
-            yield unfinished_upstreams(state, entry)
-    if entry.task.mode is Mode.MANUAL and entry.run is not None and not entry.run.started:
-        yield Reason(ReasonKind.MANUAL)
+    """The closed gates of the task itself, each with what it concerns."""
+    for is_closed, reasons in _TASK_GATES:
+        if is_closed(entry):
+            yield from reasons(state, entry)
+
+
+def is_open(entry: Entry) -> bool:
+    """Whether no gate of the task itself is closed. Looks at counters and never at edges, however many there are."""
+    return not any(is_closed(entry) for is_closed, _ in _TASK_GATES)
 
 
 def hold_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
@@ -66,6 +69,9 @@ def hold_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason
         yield Reason(ReasonKind.DRAINING)
     if live.parked is not None:
         yield Reason(ReasonKind.COMPANY_PARKED, text=live.parked)
+    if live.abandoned:
+        shown = live.abandoned[:IDS_SHOWN]
+        yield Reason(ReasonKind.ABANDONED_LIMIT, count=len(live.abandoned), text=", ".join(shown))
     if live.store_down is not None:
         yield Reason(ReasonKind.STORE_UNAVAILABLE, text=live.store_down)
     if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):
@@ -77,21 +83,25 @@ def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Rea
     yield from hold_gates(state, entry, live)
     if state.slots_free == 0:
         holders = tuple(task for _, task in sorted(state.slots.items()))
+        waits = [
+            f"{task} waits for: {why}" for (task, _), (why, _) in live.waiting.items() if task in holders
+        ]
         yield Reason(
             ReasonKind.RUN_SLOTS,
             tasks=holders[:IDS_SHOWN],
             count=len(holders),
             numbers={"active": len(holders), "runs_max": state.company.runs_max},
+            text="; ".join(waits[:IDS_SHOWN]) or None,
         )
 
 
 def line_gate(state: CompanyState, entry: Entry) -> Reason | None:
     """Closed while as many tasks as there are free slots go first. For reads: it looks at every open task."""
     assert entry.run is not None
-    ahead = state.open.ahead_of(order_key(entry.task, entry.run))
-    if len(ahead) < max(1, state.slots_free):
+    first, count = state.open.ahead_of(order_key(entry.task, entry.run), IDS_SHOWN)
+    if count < max(1, state.slots_free):
         return None
-    return Reason(ReasonKind.TASKS_AHEAD, tasks=tuple(ahead[:IDS_SHOWN]), count=len(ahead))
+    return Reason(ReasonKind.TASKS_AHEAD, tasks=tuple(first), count=count)
 
 
 def admissible(state: CompanyState, live: Live) -> Entry | None:
@@ -147,6 +157,35 @@ def _dead_kind(state: CompanyState, upstream: str) -> ReasonKind | None:
     return ReasonKind.UPSTREAM_BLOCKED
 
 
-def unfinished_upstreams(state: CompanyState, entry: Entry) -> Reason:
+def unfinished_upstreams(state: CompanyState, entry: Entry) -> Iterator[Reason]:
     ids = [upstream for upstream in entry.task.depends_on if state.standing(upstream) is Standing.UNFINISHED]
-    return Reason(ReasonKind.UPSTREAM_UNFINISHED, tasks=tuple(ids[:IDS_SHOWN]), count=len(ids))
+    yield Reason(ReasonKind.UPSTREAM_UNFINISHED, tasks=tuple(ids[:IDS_SHOWN]), count=len(ids))
+
+
+_TaskGate = tuple[
+    Callable[[Entry], bool],
+    Callable[["CompanyState", Entry], Iterable[Reason]],
+]
+_TASK_GATES: tuple[_TaskGate, ...] = (
+    (
+        lambda entry: entry.quarantined is not None,
+        lambda _, entry: [Reason(ReasonKind.QUARANTINED, text=entry.quarantined)],
+    ),
+    (
+        lambda entry: entry.cause is not None,
+        lambda _, entry: [] if entry.cause is None else [entry.cause],
+    ),
+    (
+        lambda entry: not entry.admitted and entry.dead > 0,
+        dead_upstreams,
+    ),
+    (
+        lambda entry: not entry.admitted and entry.unfinished > entry.dead,
+        unfinished_upstreams,
+    ),
+    (
+        lambda entry: entry.task.mode is Mode.MANUAL and entry.run is not None and not entry.run.started,
+        lambda _, __: [Reason(ReasonKind.MANUAL)],
+    ),
+)
+"""In the order in which they are asked: whether the gate is closed, and what it says then."""

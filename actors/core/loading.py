@@ -33,21 +33,33 @@ def _entry(task: LoadedTask) -> Entry:
     entry = Entry(task.record)
     entry.run = task.run
     entry.quarantined = task.quarantined if task.quarantined is not None else task.bad
+    entry.readable = task.readable
     return entry
 
 
 def take_in(state: CompanyState, loaded: Iterable[LoadedTask], missing: frozenset[str]) -> None:
-    """Add loaded tasks that are not in memory yet; what is derived of the others moves along."""
-    tasks = [task for task in loaded if task.record.id not in state.entries]
+    """Add loaded tasks that are not in memory yet; what is derived of the others moves along. A task whose rows
+    could not be read takes the place of the name that stood for it once they can.
+    """
+    tasks = [task for task in loaded if _is_news(state, task)]
+    for task in tasks:
+        state.forget(task.record.id)
+    needed = {upstream for task in tasks for upstream in task.record.depends_on}
     for name in missing - state.entries.keys():
-        state.note_missing(name)
+        if name in needed or name in state.dependents:
+            state.note_missing(name)
     nodes = {task.record.id: task.nodes for task in tasks}
     entries = entries_of(tasks)
     for entry in entries:
-        if entry.quarantined is None:
+        if entry.readable:
             state.set_nodes(entry, nodes[entry.task.id])
     state.load(entries)
     state.flips.clear()
+
+
+def _is_news(state: CompanyState, task: LoadedTask) -> bool:
+    entry = state.entries.get(task.record.id)
+    return entry is None or (task.readable and not entry.readable)
 
 
 def state_of(loaded: LoadedCompany, handlers: frozenset[str] | None) -> CompanyState:

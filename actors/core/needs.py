@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from actors.messages import Edit, Message, Submit, SubmitMany, Unset
+from actors.messages import Edit, Message, Rerun, Retry, StartNow, Submit, SubmitMany, Unset
 
 from .state import CompanyState
 
@@ -14,7 +14,7 @@ from .state import CompanyState
 @attrs.frozen
 class Needs:
     """``ids``: tasks to load; ``keys``: idempotency keys to look up; ``closure``: tasks whose upstreams,
-    all the way up, are asked.
+    all the way up, are asked, because a new edge may close a circle through tasks that are done.
     """
 
     ids: frozenset[str] = frozenset()
@@ -45,25 +45,36 @@ def needs_of(state: CompanyState, messages: Iterable[Message[object]]) -> Needs:
     keys: set[str] = set()
     content: set[str] = set()
     closure: set[str] = set()
+    joins = False
     for message in messages:
         if isinstance(message, Submit | SubmitMany):
             for submit in (message,) if isinstance(message, Submit) else message.tasks:
-                ids.update(submit.depends_on)
+                closure.update(submit.depends_on)
                 if submit.id is not None:
                     content.add(submit.id)
                 if submit.key is not None:
                     keys.add(submit.key)
+                joins = joins or submit.id in state.missing
         elif isinstance(message, Edit) and not isinstance(message.depends_on, Unset):
-            ids.update(message.depends_on)
             ids.add(message.task)
             closure.update(message.depends_on)
+            joins = True
         else:
             task = getattr(message, "task", None)
             if isinstance(task, str):
                 ids.add(task)
+                ids.update(_upstreams_again(state, message, task))
+    ids |= closure
     return Needs(
-        frozenset(task for task in ids if task not in state.entries),
+        frozenset(task for task in ids if task not in state.entries or not state.entries[task].readable),
         frozenset(keys),
         frozenset(content),
-        frozenset(closure),
+        frozenset(closure) if joins else frozenset(),
     )
+
+
+def _upstreams_again(state: CompanyState, message: Message[object], task: str) -> tuple[str, ...]:
+    """A settled task waits for its upstreams again if it is revived; until then memory need not hold them."""
+    entry = state.entries.get(task)
+    revives = isinstance(message, Retry | StartNow | Rerun)
+    return entry.task.depends_on if revives and entry is not None else ()

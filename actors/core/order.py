@@ -4,7 +4,8 @@ gates are open.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush, nsmallest
+from bisect import bisect_left
+from heapq import heapify, heappop, heappush
 
 from storage.records import RunRecord, TaskRecord
 
@@ -27,11 +28,13 @@ class OpenQueue:
     A heap with stale entries: an entry counts only while its key is the task's current one.
     """
 
-    __slots__ = ("_heap", "_keys")
+    __slots__ = ("_heap", "_keys", "_sorted")
 
     def __init__(self) -> None:
         self._keys: dict[str, Key] = {}
         self._heap: list[tuple[Key, str]] = []
+        self._sorted: list[tuple[Key, str]] | None = None
+        """For reads, kept until the next change: a list of all tasks asks once for each of them."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -44,13 +47,15 @@ class OpenQueue:
         if self._keys.get(task) == key:
             return
         self._keys[task] = key
+        self._sorted = None
         heappush(self._heap, (key, task))
         if len(self._heap) > 2 * len(self._keys) + _HEAP_SLACK:
             self._heap = [(key, task) for task, key in self._keys.items()]
             heapify(self._heap)
 
     def discard(self, task: str) -> None:
-        self._keys.pop(task, None)
+        if self._keys.pop(task, None) is not None:
+            self._sorted = None
 
     def first(self) -> str | None:
         while self._heap:
@@ -60,10 +65,16 @@ class OpenQueue:
             heappop(self._heap)
         return None
 
-    def ahead_of(self, key: Key) -> list[str]:
-        """All tasks that go before ``key``, in order. For reads: it looks at every open task."""
-        return [task for _, task in sorted((k, task) for task, k in self._keys.items() if k < key)]
+    def ahead_of(self, key: Key, shown: int) -> tuple[list[str], int]:
+        """Of the tasks that go before ``key``, the first ``shown`` in order, and how many there are. For reads."""
+        place = bisect_left(self._in_order(), (key, ""))
+        return [task for _, task in self._in_order()[: min(place, shown)]], place
 
     def head(self, count: int) -> list[str]:
-        """The first ``count`` tasks in order."""
-        return [task for _, task in nsmallest(count, ((k, task) for task, k in self._keys.items()))]
+        """The first ``count`` tasks in order. For reads."""
+        return [task for _, task in self._in_order()[:count]]
+
+    def _in_order(self) -> list[tuple[Key, str]]:
+        if self._sorted is None:
+            self._sorted = sorted((key, task) for task, key in self._keys.items())
+        return self._sorted

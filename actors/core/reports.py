@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from actors.messages import ATTEMPTS_MAX_DEFAULT
-from storage.records import AttemptEnd, AttemptRecord, NodeRecord, NodeStatus, RunStatus
+from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
 
 from .advance import cancel_nodes
 from .draft import AttemptKey, Draft, EndAttempt
@@ -33,6 +33,7 @@ class Report:
     ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked
     to be tried again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was
     left behind. ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
+    ``illegal_phase``: where it was when it made a move outside its table. ``node``: the node's name.
     """
 
     key: AttemptKey
@@ -43,6 +44,8 @@ class Report:
     again_s: float | None = None
     abandoned_after_s: float | None = None
     bad_row: str | None = None
+    illegal_phase: str | None = None
+    node: str | None = None
 
 
 def decide_report(draft: Draft, report: Report) -> bool:
@@ -53,13 +56,23 @@ def decide_report(draft: Draft, report: Report) -> bool:
     node = None if entry is None else current_node(entry, key)
     draft.effects.append(EndAttempt(key))
     if entry is None or node is None:
-        draft.event("attempt.late", entry, attempt=key.number, reason=report.error, outcome=report.end.value)
+        _note_late(draft, report)
         return False
     assert entry.run is not None
     if report.abandoned_after_s is not None:
         name = spec_of(node.spec).name
         draft.event(
             "attempt.abandoned", entry, node=name, attempt=key.number, grace_s=report.abandoned_after_s
+        )
+    if report.illegal_phase is not None:
+        name = spec_of(node.spec).name
+        draft.event(
+            "attempt.illegal",
+            entry,
+            node=name,
+            attempt=key.number,
+            reason=report.error,
+            phase=report.illegal_phase,
         )
     if entry.run.status is RunStatus.STOPPING:
         _end_stopped(draft, entry, node, report)
@@ -76,6 +89,24 @@ def decide_report(draft: Draft, report: Report) -> bool:
     else:
         _interrupt(draft, entry, node, report)
     return True
+
+
+def _note_late(draft: Draft, report: Report) -> None:
+    """The task may be gone from memory and its newest run another one: the report itself says whose it is."""
+    key = report.key
+    draft.events.append(
+        EventRecord(
+            "attempt.late",
+            draft.now_ms,
+            task=key.task,
+            task_seq=key.seq,
+            run=key.run,
+            node=report.node,
+            attempt=key.number,
+            reason=report.error,
+            data={"outcome": report.end.value},
+        )
+    )
 
 
 def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
@@ -144,7 +175,7 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     after = NodeStatus.FAILED if last else NodeStatus.PENDING
     due = None if last else due_ms(draft.now_ms, backoff_s(spec.backoff, tries, identity(draft, entry, node)))
     _end(draft, entry, node, report.end, report.error)
-    draft.node(entry, node.pos, status=after, tries=tries, not_before_ms=due, error=report.error, unclean=0)
+    draft.node(entry, node.pos, status=after, tries=tries, not_before_ms=due, error=report.error)
     _event(
         draft, entry, node, f"attempt.{report.end.value}", after, report.error, tries=tries, not_before_ms=due
     )
@@ -155,7 +186,7 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
 def _postpone(draft: Draft, entry: Entry, node: NodeRecord, report: Report, again_s: float) -> None:
     due = due_ms(draft.now_ms, again_s)
     _end(draft, entry, node, AttemptEnd.INTERRUPTED, report.error)
-    draft.node(entry, node.pos, status=NodeStatus.PENDING, not_before_ms=due, error=report.error, unclean=0)
+    draft.node(entry, node.pos, status=NodeStatus.PENDING, not_before_ms=due, error=report.error)
     _event(draft, entry, node, "attempt.postponed", NodeStatus.PENDING, report.error, not_before_ms=due)
 
 
@@ -167,11 +198,16 @@ def _interrupt(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> 
 
 
 def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    """The run is stopping, or another node of it gave up. If that one has been retried since, this one goes on too."""
+    assert entry.run is not None
+    assert entry.progress is not None
+    stays = entry.run.status is RunStatus.STOPPING or entry.progress.counts[NodeStatus.FAILED] > 0
+    after = NodeStatus.SKIPPED if stays else NodeStatus.PENDING
     _end(draft, entry, node, AttemptEnd.STOPPED, report.error)
-    draft.node(entry, node.pos, status=NodeStatus.SKIPPED)
+    draft.node(entry, node.pos, status=after)
     came_late = report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
     reason = f"it ended as {report.end.value} after the stop, which counts" if came_late else None
-    _event(draft, entry, node, "attempt.stopped", NodeStatus.SKIPPED, reason)
+    _event(draft, entry, node, "attempt.stopped", after, reason)
 
 
 def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:

@@ -21,13 +21,13 @@ def backoff_s(backoff: Backoff, tries: int, identity: str) -> float:
     """
     if backoff.base_s == 0:
         return 0.0
-    room = math.log(max(backoff.max_s, 1e-9) / backoff.base_s) if backoff.max_s > 0 else -math.inf
-    grown = (tries - 1) * math.log(backoff.factor)
-    wait = backoff.max_s if grown >= room else backoff.base_s * math.exp(grown)
+    grown = math.log(backoff.base_s) + (tries - 1) * math.log(backoff.factor)
+    room = math.log(backoff.max_s) if backoff.max_s > 0 else -math.inf
+    wait = backoff.max_s if grown >= room else round(math.exp(grown), 6)
     fraction = zlib.crc32(identity.encode("utf-8")) / 2**32
     return wait * (1 + JITTER_MAX * fraction)
 
 
 def due_ms(now_ms: int, wait_s: float) -> int:
     """The wall-clock time ``wait_s`` from now, whole milliseconds, rounded up."""
-    return min(now_ms + math.ceil(wait_s * 1000), _DUE_MS_MAX)
+    return min(now_ms + math.ceil(min(wait_s * 1000, _DUE_MS_MAX)), _DUE_MS_MAX)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import attrs
 
-from actors.messages import Backoff, Node
+from actors.messages import STALL_S_DEFAULT, Backoff, Node
 from storage.codec import decode, encode
 
 SHAPES_CACHED = 4_096
@@ -26,6 +26,7 @@ class NodeSpec:
     after: tuple[int, ...] = ()
     attempts_max: int | None = None
     timeout_s: float | None = None
+    stall_s: float | None = STALL_S_DEFAULT
     backoff: Backoff = attrs.field(factory=Backoff)
     text: str = attrs.field(default="", eq=False, repr=False)
 
@@ -57,6 +58,8 @@ def _spec_json(node: Node, places: dict[str, int]) -> dict[str, object]:
         spec["attempts_max"] = node.attempts_max
     if node.timeout_s is not None:
         spec["timeout_s"] = node.timeout_s
+    if node.stall_s != STALL_S_DEFAULT:
+        spec["stall_s"] = node.stall_s
     if node.retry != DEFAULT_BACKOFF:
         spec["retry"] = [node.retry.base_s, node.retry.factor, node.retry.max_s]
     return spec
@@ -101,6 +104,7 @@ def _spec(item: dict[str, object]) -> NodeSpec:
         after=tuple(int(place) for place in after),
         attempts_max=item.get("attempts_max"),  # type: ignore[arg-type]
         timeout_s=item.get("timeout_s"),  # type: ignore[arg-type]
+        stall_s=item.get("stall_s", STALL_S_DEFAULT),  # type: ignore[arg-type]
         backoff=DEFAULT_BACKOFF if retry is None else Backoff(*retry),  # type: ignore[misc]
         text=encode(item, bytes_max=1 << 20),
     )

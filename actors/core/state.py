@@ -21,7 +21,7 @@ from actors.states import Reason, ReasonKind
 from storage.records import CompanyRecord, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 
 from .entry import Change, Entry, Flip, Graph, Standing
-from .gates import task_gates
+from .gates import is_open
 from .order import OpenQueue, order_key
 from .progress import Progress
 from .shape import Shape, shape_of, spec_of
@@ -42,8 +42,12 @@ class CompanyState:
         self.by_graph: dict[str, set[str]] = {}
         self.open = OpenQueue()
         self.slots: dict[int, str] = {}
+        self.queued = 0
+        """Tasks whose newest run is queued."""
         self.startable: dict[str, None] = {}
         """Active runs that have a ready node, in the order in which they became so."""
+        self.ended: dict[str, None] = {}
+        """Active runs that have nothing left to do but to be settled."""
         self.flips: list[Flip] = []
         self._due: list[tuple[int, str, int, int]] = []
 
@@ -102,7 +106,7 @@ class CompanyState:
             entry = self.entries[task]
             assert entry.progress is not None
             entry.progress.wake(pos)
-            self._note_startable(entry)
+            self._note_active(entry)
 
     # --- changing -------------------------------------------------------------------------------------------
 
@@ -146,7 +150,7 @@ class CompanyState:
         if isinstance(after, TaskRecord):
             entry = self.entries.get(task)
             if entry is None:
-                self._add(Entry(after))
+                self._add(Entry(after), newborn=True)
                 return
             assert isinstance(before, TaskRecord)
             if before.depends_on != after.depends_on:
@@ -164,10 +168,21 @@ class CompanyState:
         if isinstance(before, RunRecord) and before.slot:
             del self.slots[before.slot]
         entry.run = after if isinstance(after, RunRecord) else None
-        if entry.run is not None and entry.run.slot:
+        if entry.run is None:
+            return  # its birth is being undone: the task goes next
+        if entry.run.slot:
             assert entry.run.slot not in self.slots, "two runs in one slot"
             self.slots[entry.run.slot] = task
+        if entry.progress is not None and not entry.run.status.settled:
+            self._note_due(entry)
         self.refresh(entry, cause=task)
+
+    def _note_due(self, entry: Entry) -> None:
+        """What backs off is due again: `next_due_ms` forgets it while the run is settled."""
+        assert entry.progress is not None
+        assert entry.run is not None
+        for pos, due in entry.progress.resting.items():
+            heappush(self._due, (due, entry.task.id, entry.run.number, pos))
 
     def _replace_nodes(self, task: str, _before: object, after: object) -> None:
         """All nodes of a run at once: a first admission, or the next run that has none yet."""
@@ -186,7 +201,7 @@ class CompanyState:
         entry.progress.move(before, after)
         if after.not_before_ms is not None:
             heappush(self._due, (after.not_before_ms, task, after.run, after.pos))
-        self._note_startable(entry)
+        self._note_active(entry)
 
     def _replace_quarantine(self, task: str, _before: object, after: object) -> None:
         entry = self.entries[task]
@@ -249,21 +264,30 @@ class CompanyState:
             for entry in work:
                 self.refresh(entry, cause=task)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: Entry, *, newborn: bool = False) -> None:
+        """Take in a task. A newborn one gets its run next; until then it is to others what it was before."""
         task = entry.task.id
         old = self.standing(task)
         entry.was_missing = task in self.missing
         self.missing.discard(task)
         self.entries[task] = entry
+        entry.standing = old
         self._link(entry)
         self._regraph(task, None, entry.task.graph)
-        entry.standing = old
-        self.refresh(entry, cause=task)
+        if not newborn:
+            self.refresh(entry, cause=task)
+
+    def forget(self, task: str) -> None:
+        """Drop the task if it is in memory, because it is about to be taken in anew."""
+        entry = self.entries.get(task)
+        if entry is not None:
+            self._remove(entry)
 
     def _remove(self, entry: Entry) -> None:
         """Forget a task; for those that depend on it, it is again what it was before it was known."""
         task = entry.task.id
         self._leave_indexes(task)
+        self._count(entry, False)
         self._unlink(task, entry.task.depends_on)
         self._regraph(task, entry.task.graph, None)
         del self.entries[task]
@@ -279,6 +303,7 @@ class CompanyState:
     def _leave_indexes(self, task: str) -> None:
         self.open.discard(task)
         self.startable.pop(task, None)
+        self.ended.pop(task, None)
 
     def evict(self, task: str) -> bool:
         """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was
@@ -291,6 +316,7 @@ class CompanyState:
             name = work.pop()
             if self._evictable(name):
                 entry = self.entries[name]
+                entry.was_missing = False
                 self._remove(entry)
                 work.extend(upstream for upstream in entry.task.depends_on if upstream in self.entries)
         return True
@@ -361,8 +387,13 @@ class CompanyState:
             self.flips.append(Flip(entry.task.id, blocked, cause))
             entry.blocked = blocked
         entry.standing = self._standing(entry)
+        self._count(entry, entry.queued)
         self._note_open(entry)
-        self._note_startable(entry)
+        self._note_active(entry)
+
+    def _count(self, entry: Entry, counts: bool) -> None:
+        self.queued += counts - entry.counted
+        entry.counted = counts
 
     def _own_cause(self, entry: Entry) -> Reason | None:
         """Why the task could not start even with all its upstreams done."""
@@ -398,21 +429,25 @@ class CompanyState:
         return Standing.UNFINISHED
 
     def _note_open(self, entry: Entry) -> None:
-        if entry.queued and entry.run is not None and next(task_gates(self, entry), None) is None:
+        if entry.queued and entry.run is not None and is_open(entry):
             self.open.put(entry.task.id, order_key(entry.task, entry.run))
         else:
             self.open.discard(entry.task.id)
 
-    def _note_startable(self, entry: Entry) -> None:
-        task = entry.task.id
-        can = (
+    def _note_active(self, entry: Entry) -> None:
+        """Keep the indexes of what there is to do in active runs."""
+        can_start = (
             entry.run is not None
             and entry.run.status is RunStatus.RUNNING
             and entry.progress is not None
             and entry.quarantined is None
             and bool(entry.progress.ready)
         )
-        if can:
-            self.startable.setdefault(task)
-        else:
-            self.startable.pop(task, None)
+        for index, holds in (
+            (self.startable, can_start),
+            (self.ended, entry.quarantined is None and entry.at_its_end),
+        ):
+            if holds:
+                index.setdefault(entry.task.id)
+            else:
+                index.pop(entry.task.id, None)

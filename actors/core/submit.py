@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from actors.errors import (
     DependencyCycle,
@@ -17,15 +17,15 @@ from actors.messages import Node, Submit, SubmitMany, Submitted
 from storage.codec import encode
 from storage.records import TaskRecord
 
-from .cycles import find_cycle
-from .draft import Draft, NewTask, fresh_run
+from .cycles import circle_through, find_cycle
+from .draft import Draft, fresh_run
 from .needs import Looked
 from .shape import Shape, node_payloads, shape_of, shape_text
 from .state import CompanyState
 
 
 def decide_submit(draft: Draft, message: Submit, looked: Looked) -> Submitted:
-    return _submit(draft, message, looked, frozenset())
+    return _submit_all(draft, (message,), looked, frozenset())[0]
 
 
 def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tuple[Submitted, ...]:
@@ -33,8 +33,29 @@ def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tup
     circle = find_cycle(batch)
     if circle is not None:
         raise DependencyCycle(circle)
-    ids = frozenset(batch)
-    return tuple(_submit(draft, task, looked, ids) for task in message.tasks)
+    return _submit_all(draft, message.tasks, looked, frozenset(batch))
+
+
+def _submit_all(
+    draft: Draft, tasks: Sequence[Submit], looked: Looked, batch: frozenset[str]
+) -> tuple[Submitted, ...]:
+    awaited = [task.id for task in tasks if task.id is not None and task.id in draft.state.missing]
+    answers = tuple(_submit(draft, task, looked, batch) for task in tasks)
+    for task in awaited:  # planted rows wait for it: the one way in which a new task can close a circle
+        circle = circle_through(task, upstreams_in(draft.state, looked))
+        if circle is not None:
+            raise DependencyCycle(circle)
+    return answers
+
+
+def upstreams_in(state: CompanyState, looked: Looked) -> Callable[[str], tuple[str, ...]]:
+    """The upstreams of any task, in memory or not, as far as ``looked`` was asked for them."""
+
+    def upstreams(task: str) -> tuple[str, ...]:
+        entry = state.entries.get(task)
+        return entry.task.depends_on if entry is not None else looked.edges.get(task, ())
+
+    return upstreams
 
 
 def check_handlers(state: CompanyState, shape: Shape) -> None:
@@ -92,8 +113,7 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
         attempts_max=message.attempts_max,
         fail_fast=message.fail_fast,
     )
-    entry = draft.add_task(record)
-    draft.add_run(entry, fresh_run(record, 1, draft.now_ms))
+    entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
     draft.write(
         "set_task_texts",
         seq=seq,
@@ -103,7 +123,7 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
         key=message.key,
         content=content,
     )
-    draft.submitted.append(NewTask(task, message.key, content))
+    draft.note_submitted(task, message.key, content)
     draft.event(
         "task.submitted",
         entry,
@@ -142,29 +162,21 @@ def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
 
 def _existing(draft: Draft, message: Submit, looked: Looked, content: str | None) -> Submitted | None:
     """The task that is already there under this key or id; raises a conflict if it is another one."""
-    for new in draft.submitted:
-        if message.key is not None and new.key == message.key:
-            return _same_key(draft, message.key, new.id, new.content == content)
-        if message.id is not None and new.id == message.id:
-            return _same_id(draft, message.id, new.content == content)
-    if message.key is not None and message.key in looked.keys:
-        task = looked.keys[message.key]
-        return _same_key(draft, message.key, task, looked.contents.get(task) == content)
-    if message.id is not None and message.id in looked.contents:
-        return _same_id(draft, message.id, looked.contents[message.id] == content)
+    if message.key is not None:
+        holder = draft.keys.get(message.key, looked.keys.get(message.key))
+        if holder is not None:
+            if message.id not in (None, holder) or _content_of(draft, looked, holder) != content:
+                raise KeyConflict(message.key, holder)
+            return _found(draft, holder)
+    if message.id is not None and (message.id in draft.contents or message.id in looked.contents):
+        if _content_of(draft, looked, message.id) != content:
+            raise IdConflict(message.id)
+        return _found(draft, message.id)
     return None
 
 
-def _same_key(draft: Draft, key: str, task: str, same: bool) -> Submitted:
-    if not same:
-        raise KeyConflict(key, task)
-    return _found(draft, task)
-
-
-def _same_id(draft: Draft, task: str, same: bool) -> Submitted:
-    if not same:
-        raise IdConflict(task)
-    return _found(draft, task)
+def _content_of(draft: Draft, looked: Looked, task: str) -> str | None:
+    return draft.contents[task] if task in draft.contents else looked.contents.get(task)
 
 
 def _found(draft: Draft, task: str) -> Submitted:

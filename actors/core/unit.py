@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storage.records import CompanyRecord, NodeRecord, RunRecord, TaskRecord
+import attrs
+
+from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, TaskRecord
 from storage.units import GraphRow, InputsOf, UnitOfWork
 
 from .draft import Draft, StartAttempt
@@ -21,6 +23,8 @@ class _Rows:
         self.tasks: dict[str, tuple[bool, TaskRecord]] = {}
         self.edges: dict[int, tuple[str, ...]] = {}
         self.runs: dict[tuple[int, int], tuple[bool, RunRecord]] = {}
+        self.slots: dict[tuple[int, int], int] = {}
+        """The slots that runs had before the turn."""
         self.nodes: dict[tuple[int, int, int], tuple[bool, NodeRecord]] = {}
 
     def take(self, change: Change) -> None:
@@ -32,15 +36,30 @@ class _Rows:
         elif isinstance(after, TaskRecord):
             self._take_task(before, after)
         elif isinstance(after, RunRecord):
-            key = (after.seq, after.number)
-            is_new = not (isinstance(before, RunRecord) and before.number == after.number)
-            self.runs[key] = (is_new or self.runs.get(key, (False, after))[0], after)
+            self._take_run(before, after)
         elif isinstance(after, NodeRecord):
             where = (after.seq, after.run, after.pos)
             self.nodes[where] = (self.nodes.get(where, (False, after))[0], after)
         elif change.kind == "nodes" and isinstance(after, tuple):
             for node in after:
                 self.nodes[(node.seq, node.run, node.pos)] = (True, node)
+
+    def _take_run(self, before: object, after: RunRecord) -> None:
+        key = (after.seq, after.number)
+        same = isinstance(before, RunRecord) and before.number == after.number
+        if key not in self.runs and isinstance(before, RunRecord) and same:
+            self.slots[key] = before.slot
+        self.runs[key] = (not same or self.runs.get(key, (False, after))[0], after)
+
+    def freed(self) -> list[RunRecord]:
+        """Runs that gave up the slot they had and took another: in between they are queued, or two of them
+        might meet in one slot.
+        """
+        return [
+            attrs.evolve(run, status=RunStatus.QUEUED, slot=0)
+            for key, (_, run) in self.runs.items()
+            if run.slot and self.slots.get(key, 0) not in (0, run.slot)
+        ]
 
     def _take_task(self, before: object, after: TaskRecord) -> None:
         is_new = before is None or self.tasks.get(after.id, (False, after))[0]
@@ -65,6 +84,9 @@ def unit_of(draft: Draft) -> UnitOfWork:
             pins.append(write.params["seq"])
         else:
             writes.append((write.statement, write.params))
+    tasks = [task for is_new, task in rows.tasks.values() if not is_new]
+    unreadable = [task for task in tasks if not draft.state.entries[task.id].readable]
+    writes += [("archive_task", {"seq": t.seq, "archived_ms": t.archived_ms}) for t in unreadable]
     company = draft.state.company
     return UnitOfWork(
         company_id=company.company_id,
@@ -74,10 +96,10 @@ def unit_of(draft: Draft) -> UnitOfWork:
         company=rows.company,
         graphs=[GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()],
         new_tasks=[(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new],
-        tasks=[task for is_new, task in rows.tasks.values() if not is_new],
+        tasks=[task for task in tasks if task not in unreadable],
         edges=list(rows.edges.items()),
         new_runs=[run for is_new, run in rows.runs.values() if is_new],
-        runs=[run for is_new, run in rows.runs.values() if not is_new],
+        runs=[*rows.freed(), *(run for is_new, run in rows.runs.values() if not is_new)],
         new_nodes=_nodes(draft, rows, new=True),
         nodes=_nodes(draft, rows, new=False),
         begun=[attempt for attempt in draft.attempts if attempt.end is None],

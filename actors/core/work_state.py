@@ -6,9 +6,12 @@ reason, with the ids, numbers and times concerned.
 
 from __future__ import annotations
 
-from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
-from storage.records import NodeStatus, RunStatus
+import attrs
 
+from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
+from storage.records import NodeRecord, NodeStatus, RunStatus
+
+from .advance import is_suspect
 from .entry import Entry
 from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
 from .order import order_key
@@ -114,11 +117,14 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
     if progress is not None:
         names = [spec.name for spec in progress.specs]
         if progress.running:
-            running = [names[pos] for pos in sorted(progress.running)]
+            live_nodes = [names[pos] for pos in sorted(progress.running)]
+            running = [name for name in live_nodes if (entry.task.id, name) not in live.waiting]
             said = [
                 text for name in running if (text := live.progress.get((entry.task.id, name))) is not None
             ]
-            reasons.append(_nodes(ReasonKind.EXECUTING, running, text=said[0] if said else None))
+            if running:
+                reasons.append(_nodes(ReasonKind.EXECUTING, running, text=said[0] if said else None))
+            reasons.extend(_waiting_reasons(entry, live_nodes, live))
         if progress.resting and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             pos, due = min(progress.resting.items(), key=lambda item: item[1])
             error = entry.nodes[pos].error if entry.nodes is not None else None
@@ -128,6 +134,17 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
         if progress.ready and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             reasons.extend(_ready_reasons(state, entry, live))
     return tuple(reasons) or (Reason(ReasonKind.ENDING),)
+
+
+def _waiting_reasons(entry: Entry, names: list[str], live: Live) -> list[Reason]:
+    """Attempts that gave their execution slot back to wait; the run keeps its run slot."""
+    waits = [
+        (name, live.waiting[entry.task.id, name]) for name in names if (entry.task.id, name) in live.waiting
+    ]
+    return [
+        Reason(ReasonKind.WAITING, nodes=(name,), count=1, at_ms=since, text=why)
+        for name, (why, since) in waits
+    ]
 
 
 def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
@@ -147,6 +164,13 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     held = list(hold_gates(state, entry, live))
     if held:
         return reasons + held
+    if live.suspect is not None:
+        kept = [specs[pos].name for pos in ready if is_suspect(_node_at(entry, pos))]
+        names = [name for name in names if name not in kept]
+        if kept:
+            reasons.append(_kept_back(kept, live.suspect))
+        if not names:
+            return reasons
     if not live.slots_free:
         holders = live.slot_holders
         return [
@@ -159,6 +183,17 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
             ),
         ]
     return [*reasons, _nodes(ReasonKind.NODE_READY, names)]
+
+
+def _node_at(entry: Entry, pos: int) -> NodeRecord:
+    assert entry.nodes is not None
+    return entry.nodes[pos]
+
+
+def _kept_back(names: list[str], holder: str) -> Reason:
+    """Nodes under which the process died before, while another such node executes."""
+    text = "the process died while they executed: such nodes execute one at a time"
+    return attrs.evolve(_nodes(ReasonKind.EXECUTION_SLOT, names, text=text), tasks=(holder,))
 
 
 def _nodes(kind: ReasonKind, names: list[str], at_ms: int | None = None, text: str | None = None) -> Reason:

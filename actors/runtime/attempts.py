@@ -44,10 +44,20 @@ class Attempt:
     ref: AttemptRef
     phase: Phase = Phase.CLAIMING
     slot: bool = False
+    suspect: bool = False
     spec: NodeSpec | None = None
     generation: int = 0
     input_names: tuple[str, ...] = ()
     progress: str | None = None
+    active_s: float = 0.0
+    """When it last showed that it gets on (Trio clock): its start, its last progress, its return from waiting."""
+    warned: bool = False
+    """Whether it was said, since it last got on, that half of its stall limit is over."""
+    waits: int = 0
+    """How deep it is in `Context.waiting`, in all its own children together."""
+    waiting: str | None = None
+    """What it waits for, while it is waiting."""
+    waiting_since_ms: int = 0
     scope: trio.CancelScope | None = None
     hard_scope: trio.CancelScope | None = None
     """Shields a worker thread from the ordinary cancellation; cancelled when the attempt is left behind."""
@@ -56,6 +66,8 @@ class Attempt:
     alive: bool = False
     """Whether a child or a thread of it is still running."""
     in_thread: bool = False
+    waits_for: list[tuple[str, str]] = attrs.field(factory=list)
+    """Company and id of the tasks whose end its handler waits for."""
     ended: trio.Event = attrs.field(factory=trio.Event)
     story: list[str] = attrs.field(factory=list)
 
@@ -85,6 +97,9 @@ class Registry:
         self._by_node: dict[tuple[str, str, int, int], AttemptRef] = {}
         self._holding: dict[AttemptRef, Attempt] = {}
         self._abandoned: dict[AttemptRef, Attempt] = {}
+        self._suspect: Attempt | None = None
+        self._illegal: dict[tuple[str, str, int, int], int] = {}
+        """Node → illegal moves of its attempts, one after the other."""
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -112,26 +127,46 @@ class Registry:
         return tuple(self._holding.values())
 
     @property
+    def waiting(self) -> int:
+        """Attempts that gave their slot back to wait."""
+        return sum(attempt.phase is Phase.WAITING for attempt in self._attempts.values())
+
+    @property
     def abandoned(self) -> tuple[Attempt, ...]:
         return tuple(self._abandoned.values())
 
     # --- in and out -----------------------------------------------------------------------------------------
 
-    def begin(self, ref: AttemptRef) -> Attempt:
+    @property
+    def suspect(self) -> Attempt | None:
+        """The attempt at a suspect that is registered; at most one is."""
+        return self._suspect
+
+    def begin(self, ref: AttemptRef, *, suspect: bool = False) -> Attempt:
         """Register an attempt and give it its slot. Nothing of it, nor of its node, may be registered."""
         assert ref not in self._attempts, f"{ref} is registered already"
         assert ref not in self._holding, f"{ref} holds a slot already"
         assert ref not in self._by_company.get(ref.company, {}), (
             f"{ref} is registered for its company already"
         )
+        assert ref not in self._abandoned, f"{ref} was left behind already"
         assert ref.node not in self._by_node, f"an earlier attempt of {ref.node} is still registered"
-        attempt = Attempt(ref)
+        assert not (suspect and self._suspect), f"{self._suspect} is a suspect as well"
+        attempt = Attempt(ref, suspect=suspect)
+        self._suspect = attempt if suspect else self._suspect
         self._attempts[ref] = attempt
         self._by_company.setdefault(ref.company, {})[ref] = attempt
         self._by_node[ref.node] = ref
         attempt.slot = True
         self._holding[ref] = attempt
         return attempt
+
+    def give_slot(self, attempt: Attempt) -> None:
+        """Give a slot back to an attempt that waited."""
+        assert attempt.ref in self._attempts, f"{attempt.label} is not registered"
+        assert not attempt.slot, f"{attempt.label} holds a slot already"
+        attempt.slot = True
+        self._holding[attempt.ref] = attempt
 
     def free_slot(self, attempt: Attempt) -> bool:
         """Take the slot from the attempt; says whether it had one."""
@@ -155,6 +190,8 @@ class Registry:
         del mine[ref]
         if not mine:
             del self._by_company[ref.company]
+        if self._suspect is attempt:
+            self._suspect = None
         if self._by_node.get(ref.node) == ref:
             del self._by_node[ref.node]
         else:
@@ -167,10 +204,21 @@ class Registry:
         attempt.alive = False
         self._abandoned.pop(attempt.ref, None)
 
+    def note_illegal(self, attempt: Attempt) -> int:
+        """An illegal move of the attempt; says how many of its node's attempts in a row made one."""
+        node = attempt.ref.node
+        self._illegal[node] = self._illegal.get(node, 0) + 1
+        return self._illegal[node]
+
+    def forget_illegal(self, attempt: Attempt) -> None:
+        """The attempt ended in an ordinary way."""
+        self._illegal.pop(attempt.ref.node, None)
+
     def check(self) -> None:
         """Assert that all maps tell the same story, in both directions. For tests."""
         assert {a.ref for a in self._attempts.values() if a.slot} == set(self._holding)
         assert {ref for mine in self._by_company.values() for ref in mine} == set(self._attempts)
         assert set(self._by_node.values()) == set(self._attempts)
         assert all(ref.node == node for node, ref in self._by_node.items())
+        assert [a for a in self._attempts.values() if a.suspect] == ([self._suspect] if self._suspect else [])
         assert not set(self._abandoned) & set(self._attempts)

@@ -10,6 +10,7 @@ survive it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -25,17 +26,17 @@ from actors.core.needs import Looked, Needs, needs_of
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
-from actors.errors import ActorCrashed, Refused
+from actors.errors import ActorCrashed, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
 from storage.database import Database
-from storage.errors import OutcomeUnknown, UnitRefused
+from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
 from storage.loading import LoadedTask, claim_company, load_company
 from storage.records import EventRecord
-from storage.units import Committed
+from storage.units import Committed, UnitOfWork
 
 from . import recovery
-from .attempts import AttemptRef, Registry
+from .attempts import Attempt, AttemptRef, Registry
 from .describe import describe
 from .execution import Executor
 from .lookup import look_up
@@ -86,15 +87,23 @@ class Turn:
     """What one turn has taken and made so far."""
 
     envelopes: list[Envelope]
+    reports: Sequence[Report] = ()
+    """Told by the registry at the actor's start, not by the mailbox."""
     answers: list[Outcome[Any]] = attrs.field(factory=list)
     draft: Draft | None = None
+    unit: UnitOfWork | None = None
+    """What is to be committed; nothing if the turn changed nothing."""
     more: bool = False
     wants_slot: bool = False
+    kept_back: bool = False
     healed: bool = False
 
 
 class CompanyActor:
-    def __init__(self, name: str, mailbox: Mailbox, around: Surroundings) -> None:
+    def __init__(
+        self, name: str, mailbox: Mailbox, around: Surroundings, *, careful: bool = False
+    ) -> None:
+        """``careful``: an actor before this one crashed, so it begins one thing at a time."""
         self.name = name
         self.mailbox = mailbox
         self.around = around
@@ -105,10 +114,16 @@ class CompanyActor:
         self.resting = False
         """Whether it waits for something to do."""
         self._pending_reports: list[Report] = []
+        self._refusals: list[tuple[str, str]] = []
+        """Told messages that the database refused, each with its reason: an event is all that their senders get."""
         self._guests: list[str] = []
         """Tasks that were read only because a message named them."""
-        self._alone = False
-        """The last unit was refused: take messages one by one until the guilty one is found."""
+        self._singles = 0
+        """Messages that are taken one by one: the unit they were in was refused, and one of them is guilty."""
+        self._single_moves = 0
+        """Moves that are made one by one after them, for if none of the messages was."""
+        if careful:
+            self._go_one_by_one(min(len(mailbox), BATCH_MAX))
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -166,10 +181,14 @@ class CompanyActor:
         if any(task.bad is not None for task in loaded.tasks):
             loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
         state = state_of(loaded, self.around.handlers)
-        self.mailbox.drop_reports()
         self._pending_reports = await recovery.reports(self.name, state, self.around)
+        # no checkpoint since the registry was asked: what it told is not told again by the mailbox
+        self.mailbox.drop_reports(lambda report: self._registered(report) is not None)
         self.state = state
         self.between_turns.set()
+
+    def _registered(self, report: Report) -> Attempt | None:
+        return self.around.registry.get(AttemptRef(self.name, report.key))
 
     async def _quarantine(self, task: LoadedTask) -> None:
         company, now_ms = self.name, self.around.now_ms()
@@ -183,7 +202,7 @@ class CompanyActor:
 
     async def _turn(self) -> bool:
         """One pass; says whether there is more to do at once."""
-        turn = Turn(self.mailbox.take(1 if self._alone else BATCH_MAX))
+        turn = self._take()
         looked = await self._look(turn)
         slots = TurnSlots(self.name, self.around.slots, self.around.registry)
         self.between_turns = trio.Event()
@@ -192,14 +211,34 @@ class CompanyActor:
             committed = await self._commit(turn, slots)
             if committed is None:
                 return True
-            self._act(turn, committed, slots)
+            self._act_or_answer(turn, committed, slots)
         finally:
             self.between_turns.set()
             slots.give_back()
-        self.wants_slot = turn.wants_slot
+        self.wants_slot = turn.wants_slot or turn.kept_back
         if turn.wants_slot:
-            self.around.slots.want(self.name)
+            self.around.slots.want(self.name, self._state.company.weight)
+        if turn.kept_back:
+            self.around.slots.keep_back(self.name)
         return turn.more or self._alone
+
+    def _take(self) -> Turn:
+        """What the turn is about: all there is, or one thing alone while the guilty one is looked for."""
+        if not self._alone:
+            return Turn(self.mailbox.take(BATCH_MAX), self._pending_reports)
+        if self._pending_reports:
+            return Turn([], self._pending_reports[:1])
+        taken = self.mailbox.take(1) if self._singles else []
+        self._singles = self._singles - 1 if taken else 0
+        return Turn(taken)
+
+    @property
+    def _alone(self) -> bool:
+        return self._singles > 0 or self._single_moves > 0
+
+    def _go_one_by_one(self, messages: int) -> None:
+        """The guilty one is among so many messages, or among the first moves of one turn."""
+        self._singles, self._single_moves = messages, MOVES_MAX
 
     async def _look(self, turn: Turn) -> Looked:
         """Read what the messages name and memory does not hold, in one reading."""
@@ -231,22 +270,26 @@ class CompanyActor:
         start = draft.mark()
         current: Envelope | None = None
         try:
-            for report in self._pending_reports:
+            for message, reason in self._refusals:
+                draft.event("message.refused", reason=reason, message=message)
+            for report in turn.reports:
                 decide_report(draft, report)
             for current in turn.envelopes:
                 turn.answers.append(self._decide_one(draft, current, looked, turn))
             current = None
-            if not (self._alone and turn.envelopes):
+            if not (self._alone and (turn.envelopes or turn.reports)):
                 moves_max = 1 if self._alone else MOVES_MAX
                 live = self.around.live(self.name)
                 before = draft.moves
                 advanced = advance(draft, slots, live, host_id=self.around.host_id, moves_max=moves_max)
                 turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
+                turn.kept_back = advanced.kept_back
                 swept = bool(turn.envelopes) and all(isinstance(e.content, Sweep) for e in turn.envelopes)
                 turn.healed = turn.healed or (swept and draft.moves > before)
             else:
                 turn.more = True
             draft.note_flips()
+            turn.unit = None if draft.empty else unit_of(draft)
         except Exception as error:
             about = draft.about
             draft.rollback(start)
@@ -286,24 +329,35 @@ class CompanyActor:
 
     async def _commit(self, turn: Turn, slots: TurnSlots) -> Committed | None:
         """Make the turn durable; ``None`` if the database refused it, so that nothing of it happened."""
-        draft = turn.draft
-        assert draft is not None
-        if draft.empty:
+        if turn.unit is None:
             return Committed(0, 0, ())
-        unit = unit_of(draft)
-        pending = self.around.database.writer.submit(unit)
-        slots.sent()
         try:
+            pending = self.around.database.writer.submit(turn.unit)
+            slots.sent()
             return await pending.wait()
         except UnitRefused as refusal:
             self._undo(turn, refusal)
             return None
-        except BaseException:
+        except StaleEpoch as error:
             for envelope in turn.envelopes:
-                envelope.fail(OutcomeUnknown())
+                envelope.fail(RuntimeClosed(str(error)))
+            raise
+        except Exception as error:
+            if not isinstance(error, StorageError):  # the unit itself raised it, so it changed nothing
+                self._undo(turn, error)
+                return None
+            self._fail_unknown(turn)
+            raise
+        except BaseException:
+            self._fail_unknown(turn)
             raise
 
-    def _undo(self, turn: Turn, refusal: UnitRefused) -> None:
+    @staticmethod
+    def _fail_unknown(turn: Turn) -> None:
+        for envelope in turn.envelopes:
+            envelope.fail(OutcomeUnknown())
+
+    def _undo(self, turn: Turn, refusal: Exception) -> None:
         """A unit was refused: undo it, and take its messages again one by one, so that only the guilty one
         hears of it.
         """
@@ -313,27 +367,37 @@ class CompanyActor:
         for change in reversed(draft.changes):
             draft.state.undo(change)
         if not self._alone:
-            self._alone = True
+            self._go_one_by_one(len(turn.envelopes))
             self.mailbox.put_back(turn.envelopes)
             return
-        if turn.envelopes:
+        if turn.envelopes and isinstance(turn.envelopes[0].content, Message):
             (envelope,) = turn.envelopes
-            if not isinstance(envelope.content, Message):
-                self.mailbox.put_back(turn.envelopes)
-                raise Crash(refusal, about)
             envelope.fail(ActorCrashed(self.name, describe(refusal)))
+            if envelope.reply is None:
+                self._refusals.append((type(envelope.content).__name__, describe(refusal)))
             return
+        self.mailbox.put_back(turn.envelopes)
         raise Crash(refusal, about)
 
     # --- after the commit -----------------------------------------------------------------------------------
+
+    def _act_or_answer(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
+        """`_act`; if it fails, those who ask are still answered: the change is durable, so it happened."""
+        try:
+            self._act(turn, committed, slots)
+        except Exception as error:
+            for envelope in turn.envelopes:
+                envelope.fail(ActorCrashed(self.name, describe(error), happened=True))
+            raise
 
     def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
         """Durable, so now visible, and only then acted upon. No checkpoint."""
         draft = turn.draft
         assert draft is not None
-        self._pending_reports = []
-        if not turn.envelopes:
-            self._alone = self._alone and turn.more
+        self._refusals.clear()
+        self._pending_reports = self._pending_reports[len(turn.reports) :]
+        if not turn.envelopes and not turn.reports:
+            self._single_moves = max(0, self._single_moves - 1) if turn.more else 0
         self.around.published(self.name, tuple(draft.events), committed)
         inputs = iter(committed.inputs)
         for effect in draft.effects:
@@ -357,8 +421,9 @@ class CompanyActor:
     def _perform(self, effect: Effect, inputs: Any, slots: TurnSlots) -> None:
         executor = self.around.executor
         if isinstance(effect, StartAttempt):
-            attempt = slots.started(AttemptRef(self.name, effect.key))
-            executor.start(attempt, effect, next(inputs))
+            ref = AttemptRef(self.name, effect.key)
+            executor.start(slots.reserved(ref), effect, next(inputs))
+            slots.started(ref)
         elif isinstance(effect, CancelAttempt):
             executor.cancel(AttemptRef(self.name, effect.key), effect.why)
         elif isinstance(effect, EndAttempt):

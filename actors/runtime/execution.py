@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -27,28 +27,39 @@ from actors.core.reports import Report
 from actors.core.transitions import Phase
 from actors.errors import GiveUp, IllegalMove, RetryAfter
 from actors.handlers import Context, Handler
-from storage.codec import decode, encode
+from storage.codec import clean_text, decode, encode
 from storage.records import AttemptEnd
 from storage.units import Inputs
 
 from .attempts import Attempt, AttemptRef, Registry
 from .context import current_attempt
-from .describe import describe
+from .describe import describe, describe_all, leaves_of
 from .slots import Slots
+from .stalls import StallWatch
 
+WAITING_MAX = 1_000
+"""Attempts that wait at once. Each is a child with its handler's memory; past this, one that waits keeps
+its slot.
+"""
 STOP_GRACE_S = 10.0
 """From the cancellation of an attempt to leaving it behind: longer than a command's own way from SIGTERM to
 SIGKILL.
 """
+ILLEGAL_MAX = 3
+"""So many illegal moves in a row of one node and it fails: a mistake of ours must not go round for ever."""
 
 
 class Host(Protocol):
     """What executing needs of the runtime."""
 
     def company_handle(self, company: str) -> Any: ...
+    def now_ms(self) -> int: ...
     def post_report(self, company: str, report: Report) -> None: ...
+    def note_quiet(self, attempt: Attempt, quiet_s: float) -> None: ...
+    def note_progress(self, attempt: Attempt) -> None: ...
     async def record_process(self, ref: AttemptRef, pid: int, started: str) -> None: ...
     def notify(self) -> None: ...
+    def wake_all(self) -> None: ...
 
 
 class Executor:
@@ -65,6 +76,7 @@ class Executor:
         host: Host,
         *,
         stop_grace_s: float = STOP_GRACE_S,
+        waiting_max: int = WAITING_MAX,
     ) -> None:
         self._nursery = nursery
         self._registry = registry
@@ -72,6 +84,9 @@ class Executor:
         self._handlers = handlers
         self._host = host
         self.stop_grace_s = stop_grace_s
+        self.waiting_max = waiting_max
+        self._watch = StallWatch(self._stalled, host.note_quiet)
+        self._clock = _clock_of(trio.lowlevel.current_clock())
         self._threads = trio.CapacityLimiter(math.inf)  # the execution slots bound them already
         self.closing = False
         """Set when the runtime closes now: a child that starts sees it before it does any work."""
@@ -83,11 +98,18 @@ class Executor:
         attempt.spec = effect.spec
         attempt.generation = effect.generation
         attempt.input_names = effect.input_names
-        attempt.move(Phase.EXECUTING)
+        try:
+            attempt.move(Phase.EXECUTING)
+        except IllegalMove as error:
+            self._ended(attempt, self._illegal(attempt, error))
+            return
         attempt.alive = True
+        attempt.active_s = trio.current_time()
         self._nursery.start_soon(self._run, attempt, inputs, name=f"attempt {attempt.label}")
         if effect.spec.timeout_s is not None:
             self._nursery.start_soon(self._time_out, attempt, effect.spec.timeout_s)
+        if effect.spec.stall_s is not None:
+            self._watch.add(attempt)
 
     def cancel(self, ref: AttemptRef, why: str) -> None:
         """Ask a live attempt to end; what has ended, or was asked before, is left alone."""
@@ -100,6 +122,7 @@ class Executor:
             return
         attempt.move(Phase.CANCELLING)
         attempt.cancel_why = why
+        self._slots.forget(attempt)
         if attempt.scope is not None:
             attempt.scope.cancel()
         self._nursery.start_soon(self._grace, attempt, why)
@@ -107,6 +130,15 @@ class Executor:
     def finish(self, ref: AttemptRef) -> None:
         """The end is committed: the registration goes."""
         self._registry.finish(ref)
+        self._slots.offer()  # a suspect may have waited for this one's end
+
+    def _stalled(self, attempt: Attempt) -> None:
+        self.cancel_attempt(attempt, "stalled")
+
+    @trio.lowlevel.enable_ki_protection
+    async def watch_stalls(self) -> None:
+        """One child for the stall limits of all attempts."""
+        await self._watch.run()
 
     # --- an attempt's children ------------------------------------------------------------------------------
 
@@ -115,9 +147,15 @@ class Executor:
         current_attempt.set(attempt.ref)
         try:
             report = await self._execute(attempt, inputs)
+        except _LeftBehind:
+            return
+        except Exception as error:  # Trio's, about a scope or a nursery that the handler left open
+            report = self._failed(attempt, error)
         finally:
+            if trio.lowlevel.current_task().child_nurseries:
+                await _end_leaked_nurseries()
             if not attempt.in_thread:
-                self._registry.returned(attempt)
+                self._gone(attempt)
         self._ended(attempt, report)
 
     async def _execute(self, attempt: Attempt, inputs: Inputs) -> Report:
@@ -134,26 +172,40 @@ class Executor:
             try:
                 value = await self._call(attempt, context)
                 return self._report(attempt, AttemptEnd.SUCCEEDED, result=encode(value, what="the result"))
-            except GiveUp as error:
-                return self._report(attempt, AttemptEnd.FAILED, error=describe(error), give_up=True)
-            except RetryAfter as error:
-                return self._report(
-                    attempt, AttemptEnd.INTERRUPTED, error=describe(error), again_s=error.seconds
-                )
-            except IllegalMove as error:
-                return self._report(attempt, AttemptEnd.INTERRUPTED, error=describe(error))
-            except KeyboardInterrupt:
-                self._ended(attempt, self._report(attempt, AttemptEnd.INTERRUPTED, error="KeyboardInterrupt"))
+            except _LeftBehind:
                 raise
-            except (Exception, SystemExit, GeneratorExit) as error:
-                return self._failed(attempt, error)
-            except BaseExceptionGroup as group:
-                errors = group.split(trio.Cancelled)[1]
-                if errors is None:
+            except BaseException as error:
+                report = self._report_of(attempt, error)
+                if report is None:
                     raise
-                return self._failed(attempt, errors)
+                return report
         why = attempt.cancel_why or "closing"
         return self._report(attempt, _END_OF[why], error=self._why_text(attempt, why))
+
+    def _report_of(self, attempt: Attempt, error: BaseException) -> Report | None:
+        """What a handler's exception says of its end; ``None`` for one that has to go on: our own
+        cancellation, and a Ctrl-C.
+
+        Trio's nurseries wrap what their children raise, so a group counts as what is in it. Anything else
+        ends the attempt and nobody besides, be it an ``Exception`` or not.
+        """
+        cancelled = trio.current_effective_deadline() == -math.inf
+        leaves = [leaf for leaf in leaves_of(error) if not (cancelled and isinstance(leaf, trio.Cancelled))]
+        if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+            self._ended(attempt, self._report(attempt, AttemptEnd.INTERRUPTED, error="KeyboardInterrupt"))
+            return None
+        if not leaves:
+            return None
+        text = describe_all(leaves)
+        if any(isinstance(leaf, GiveUp) for leaf in leaves):
+            return self._report(attempt, AttemptEnd.FAILED, error=text, give_up=True)
+        again = [leaf.seconds for leaf in leaves if isinstance(leaf, RetryAfter)]
+        if len(again) == len(leaves):
+            return self._report(attempt, AttemptEnd.INTERRUPTED, error=text, again_s=max(again))
+        illegal = next((leaf for leaf in leaves if isinstance(leaf, IllegalMove)), None)
+        if illegal is not None:
+            return self._illegal(attempt, illegal)
+        return self._failed(attempt, error, text)
 
     async def _call(self, attempt: Attempt, context: Context) -> object:
         assert attempt.spec is not None
@@ -170,31 +222,32 @@ class Executor:
         token = trio.lowlevel.current_trio_token()
         attempt.in_thread = True
 
-        def in_thread() -> object:
+        def in_thread() -> tuple[object]:
+            end = AttemptEnd.FAILED
             try:
-                return work()
+                value = work()
+                end = AttemptEnd.SUCCEEDED
+                return (value,)  # bare, Trio would take a coroutine for a mistake
             finally:
                 with suppress(trio.RunFinishedError):
-                    token.run_sync_soon(self._thread_returned, attempt)
+                    token.run_sync_soon(self._thread_returned, attempt, end)
 
         with trio.CancelScope(shield=True) as attempt.hard_scope:
             if attempt.phase is Phase.FINALIZING:
                 attempt.hard_scope.cancel()
-            return await trio.to_thread.run_sync(
+            (value,) = await trio.to_thread.run_sync(
                 in_thread, abandon_on_cancel=True, limiter=self._threads, thread_name=attempt.label
             )
+            return value
         raise _LeftBehind
 
-    def _thread_returned(self, attempt: Attempt) -> None:
+    def _thread_returned(self, attempt: Attempt, end: AttemptEnd) -> None:
+        """Runs before the attempt's own child hears of it, so one that is finalizing was left behind."""
         attempt.in_thread = False
-        late = attempt.phase is Phase.FINALIZING and self._registry.get(attempt.ref) is None
-        self._registry.returned(attempt)
-        if late:
-            self._host.post_report(
-                attempt.ref.company, self._report(attempt, AttemptEnd.INTERRUPTED, error="late")
-            )
+        self._gone(attempt)
+        if attempt.phase is Phase.FINALIZING:
+            self._host.post_report(attempt.ref.company, self._report(attempt, end))
 
-    @trio.lowlevel.enable_ki_protection
     async def _time_out(self, attempt: Attempt, timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
             await attempt.ended.wait()
@@ -219,30 +272,77 @@ class Executor:
         if attempt.hard_scope is not None:
             attempt.hard_scope.cancel()
 
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def waiting(self, attempt: Attempt, reason: str) -> AsyncIterator[None]:
+        """The body waits for something outside: its execution slot is free for others meanwhile."""
+        attempt.waits += 1
+        if (
+            attempt.waits == 1
+            and attempt.phase is Phase.EXECUTING
+            and self._registry.waiting < self.waiting_max
+        ):
+            attempt.move(Phase.WAITING)
+            attempt.waiting, attempt.waiting_since_ms = clean_text(reason, chars_max=200), self._host.now_ms()
+            self._registry.free_slot(attempt)
+            self._slots.offer()
+            self._host.notify()
+        try:
+            yield
+        finally:
+            attempt.waits -= 1
+            if attempt.waits == 0 and attempt.phase is Phase.WAITING:
+                if await self._slots.take_back(attempt):
+                    attempt.move(Phase.EXECUTING)
+                attempt.active_s, attempt.warned = trio.current_time(), False
+            attempt.waiting = None if attempt.waits == 0 else attempt.waiting
+            self._host.notify()
+
     # --- its end --------------------------------------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, report: Report) -> None:
         """Whoever comes first says how the attempt ended; a second report of it is late."""
         if attempt.phase is Phase.FINALIZING:
-            if not attempt.in_thread:
-                self._host.post_report(attempt.ref.company, report)
+            self._host.post_report(attempt.ref.company, report)
             return
         attempt.move(Phase.FINALIZING)
         attempt.report = report
+        if report.illegal_phase is None:
+            self._registry.forget_illegal(attempt)
         attempt.ended.set()
         if self._registry.free_slot(attempt):
             self._slots.offer()
         self._host.post_report(attempt.ref.company, report)
 
-    def _report(self, attempt: Attempt, end: AttemptEnd, **fields: Any) -> Report:
-        return Report(attempt.ref.key, end, **fields)
+    def _gone(self, attempt: Attempt) -> None:
+        """Its child or thread is no more. If it was one too many of those left behind, others may start again."""
+        held_up = self._slots.held_up
+        self._registry.returned(attempt)
+        if held_up and not self._slots.held_up:
+            self._host.wake_all()
 
-    def _failed(self, attempt: Attempt, error: BaseException) -> Report:
+    def _report(self, attempt: Attempt, end: AttemptEnd, **fields: Any) -> Report:
+        node = None if attempt.spec is None else attempt.spec.name
+        return Report(attempt.ref.key, end, node=node, **fields)
+
+    def _failed(self, attempt: Attempt, error: BaseException, text: str | None = None) -> Report:
         """An error that came out of a cancelled handler is a way of ending, not a failure of its own."""
         end = AttemptEnd.FAILED if attempt.cancel_why is None else _END_OF[attempt.cancel_why]
-        return self._report(attempt, end, error=describe(error))
+        return self._report(attempt, end, error=text or describe(error))
+
+    def _illegal(self, attempt: Attempt, error: IllegalMove) -> Report:
+        """A move outside the table is our mistake: the attempt ends as interrupted, the third in a row of
+        its node as failed.
+        """
+        last = self._registry.note_illegal(attempt) >= ILLEGAL_MAX
+        end = AttemptEnd.FAILED if last else AttemptEnd.INTERRUPTED
+        phase = str(error.before)
+        return self._report(attempt, end, error=describe(error), give_up=last, illegal_phase=phase)
 
     def _why_text(self, attempt: Attempt, why: str) -> str | None:
+        if why == "stalled" and attempt.spec is not None:
+            return f"Stalled: said nothing for {attempt.spec.stall_s:g} s"
         if why == "timed_out" and attempt.spec is not None:
             return f"TimeOut: took longer than {attempt.spec.timeout_s:g} s"
         return "the runtime was closing" if why == "closing" else None
@@ -271,15 +371,37 @@ class Executor:
                 company=company, task=key.task, run=key.run, node=attempt.spec.name, attempt=key.number
             ),
             progress=partial(self._progress, attempt),
+            waiting=partial(self.waiting, attempt),
             record_process=partial(self._host.record_process, attempt.ref),
             cancelled=lambda: attempt.cancel_why is not None or self.closing,
         )
 
     def _progress(self, attempt: Attempt, text: str) -> None:
+        """Two assignments and a flag: a handler that reports all the time slows nobody. Safe in a worker
+        thread.
+        """
         attempt.progress = text
-        with suppress(RuntimeError):
-            trio.lowlevel.current_trio_token()
-            self._host.notify()
+        attempt.active_s = self._clock()
+        attempt.warned = False
+        self._host.note_progress(attempt)
+
+
+def _clock_of(clock: trio.abc.Clock) -> Callable[[], float]:
+    """Trio's clock, readable in a worker thread too."""
+    return clock.current_time
+
+
+async def _end_leaked_nurseries() -> None:
+    """End the nurseries that a handler left open, the innermost first.
+
+    An async generator that yields inside a nursery and is not read to its end is all it takes. Trio would
+    make an error of the task out of it, and so of the whole runtime; it has no public way to prevent that.
+    """
+    task = trio.lowlevel.current_task()
+    while task.child_nurseries:
+        nursery = task.child_nurseries[-1]
+        nursery.cancel_scope.cancel()
+        await nursery._nested_child_finished(None)
 
 
 class _LeftBehind(Exception):
@@ -289,6 +411,7 @@ class _LeftBehind(Exception):
 _END_OF = {
     "stopped": AttemptEnd.STOPPED,
     "timed_out": AttemptEnd.TIMED_OUT,
+    "stalled": AttemptEnd.STALLED,
     "closing": AttemptEnd.INTERRUPTED,
     "superseded": AttemptEnd.SUPERSEDED,
 }

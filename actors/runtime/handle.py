@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
-from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, WouldDeadlock
+from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import Event
 from actors.messages import Message
 from actors.states import AttemptView, Explanation, Outcome, TaskStatus
@@ -15,12 +16,16 @@ from storage.codec import check_name
 
 from . import reads
 from .context import current_attempt
+from .deadlock import refuse_deadlock
 from .mailbox import USER_MAX, Envelope, Reply
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
 R = TypeVar("R")
+
+LOOK_AGAIN_S = 1.0
+"""How soon a waiter looks again while the store is away."""
 
 
 class Reads:
@@ -101,6 +106,8 @@ class Company(Reads):
     def tell_nowait(self, message: Message[Any]) -> None:
         """`tell` that never waits: raises `MailboxFull` if there is no room."""
         envelope = Envelope(_message(message))
+        if self._runtime.closing:
+            raise RuntimeClosed
         cell = self._runtime.supervisor.cell(self.name)
         if not self._runtime.supervisor.parked_answer(cell, envelope) and not cell.mailbox.put_nowait(
             envelope
@@ -119,35 +126,54 @@ class Company(Reads):
     async def when_settled(self, task: str) -> Outcome:
         """Wait until the task's newest run is completed, failed or stopped; at once if it is.
 
-        Raises `WouldDeadlock` in a handler that waits for its own task, or for one that its own run keeps
-        from a run slot; `RuntimeClosed` if the runtime closes first; `TaskUnknown`. Cancellation: stops
-        waiting.
+        Raises `WouldDeadlock` in a handler that waits for its own task, for one that waits for it in turn,
+        or for one that its own run keeps from a run slot; `RuntimeClosed` if the runtime closes first;
+        `TaskUnknown`. Goes on waiting while the store is away. Cancellation: stops waiting.
         """
         task = _id(task)
-        while True:
-            news = self._runtime.hub.news
-            if self._runtime.hub.closed:
-                raise RuntimeClosed("the runtime closed before the task settled")
-            seen = await reads.view(self._runtime, self.name, [task])
-            state, entry = reads.entry_in(seen, task)
-            run = entry.run
-            if run is not None and run.status.settled:
-                company_id, seq = state.company.company_id, entry.task.seq
-                found = await reads.results_of_run(self._runtime.database, company_id, seq, run.number)
-                return Outcome(task, run.number, run.status, found, run.reason)
-            self._refuse_deadlock(task, queued=entry.queued, slots_free=state.slots_free)
-            await news.wait()
+        with self._waiting_for(task):
+            while True:
+                news = self._runtime.hub.news
+                if self._runtime.hub.closed:
+                    raise RuntimeClosed("the runtime closed before the task settled")
+                try:
+                    outcome = await self._outcome(task)
+                except StoreUnavailable:  # not the end of waiting: it will be back
+                    with trio.move_on_after(LOOK_AGAIN_S):
+                        await news.wait()
+                    continue
+                if outcome is not None:
+                    return outcome
+                await news.wait()
 
-    def _refuse_deadlock(self, task: str, *, queued: bool, slots_free: int) -> None:
+    async def _outcome(self, task: str) -> Outcome | None:
+        """How the newest run settled; nothing if it has not."""
+        seen = await reads.view(self._runtime, self.name, [task])
+        state, entry = reads.entry_in(seen, task)
+        run = entry.run
+        if run is not None and run.status.settled:
+            company_id, seq = state.company.company_id, entry.task.seq
+            found = await reads.results_of_run(self._runtime.database, company_id, seq, run.number)
+            return Outcome(task, run.number, run.status, found, run.reason)
         me = current_attempt.get(None)
-        if me is None or me.company != self.name:
+        if me is not None:
+            refuse_deadlock(self._runtime, me, (self.name, task))
+        return None
+
+    @contextmanager
+    def _waiting_for(self, task: str) -> Iterator[None]:
+        """While a handler waits it is known for whom, so that nobody waits for it in turn."""
+        me = current_attempt.get(None)
+        attempt = None if me is None else self._runtime.registry.get(me)
+        if attempt is None:
+            yield
             return
-        if me.key.task == task:
-            raise WouldDeadlock(task, "it is the task of the handler that waits")
-        if queued and slots_free == 0:
-            raise WouldDeadlock(
-                task, f"it needs a run slot, and the run of {me.key.task!r} that waits for it holds one"
-            )
+        target = (self.name, task)
+        attempt.waits_for.append(target)
+        try:
+            yield
+        finally:
+            attempt.waits_for.remove(target)
 
     async def when_idle(self) -> None:
         """Wait until nothing of the company is in flight: no attempt, no message, whatever is queued.

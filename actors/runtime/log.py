@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from actors.events import Event
@@ -28,25 +29,72 @@ def event_of(row: Sequence[Any]) -> Event:
     return Event(position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, said)
 
 
-async def follow_events(
-    database: Database, hub: Hub, *, company: str | None, after: int
-) -> AsyncIterator[Event]:
+class Events:
+    """An asynchronous iterator over the log. It is no generator, so a loop over it may be left at any event.
+
+    With ``wait`` it follows: at the end of the log it waits for more, and ends when that returns false.
+    Without, it ends at the end of the log. Each page is one read, so no snapshot stays open while the
+    reader works.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Callable[[sqlite3.Connection], list[Any]]], Awaitable[list[Any]]],
+        page: Page,
+        wait: Callable[[], Awaitable[bool]] | None,
+    ) -> None:
+        self._read = read
+        self._page = page
+        self._wait = wait
+        self._rows: deque[Any] = deque()
+        self._more = True
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def aclose(self) -> None:
+        """Nothing needs closing; here for ``contextlib.aclosing``."""
+
+    async def __anext__(self) -> Event:
+        while not self._rows:
+            if not self._more and (self._wait is None or not await self._wait()):
+                raise StopAsyncIteration
+            rows = await self._read(self._page.read)
+            self._rows.extend(rows)
+            self._more = len(rows) == PAGE
+        return event_of(self._rows.popleft())
+
+
+def follow_events(database: Database, hub: Hub, *, company: str | None, after: int) -> Events:
     """Events after ``after``, and then each new one, until the hub closes."""
-    page = Page(company, after)
-    while True:
-        news, closed = hub.news, hub.closed
+    follower = _Follower(database, hub)
+    return Events(follower.read, Page(company, after), follower.wait)
+
+
+class _Follower:
+    """Reads beside a running host: a wake is taken before reading and waited for after, so none is missed."""
+
+    def __init__(self, database: Database, hub: Hub) -> None:
+        self._database = database
+        self._hub = hub
+        self._news = hub.news
+        self._last = False
+
+    async def read(self, body: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+        self._news, self._last = self._hub.news, self._hub.closed
         try:
-            with hub.reading():
-                rows = await database.read(page.read)
+            with self._hub.reading():
+                return await self._database.read(body)
         except StoreClosed:
-            return
-        for row in rows:
-            yield event_of(row)
-        if len(rows) < PAGE:
-            if closed:
-                return
-            with hub.reading():
-                await news.wait()
+            self._last = True
+            return []
+
+    async def wait(self) -> bool:
+        if self._last:
+            return False
+        with self._hub.reading():
+            await self._news.wait()
+        return True
 
 
 class Page:

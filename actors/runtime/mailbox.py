@@ -8,7 +8,7 @@ attempts that exist. The *user* lane is bounded; ``tell`` and ``ask`` wait for r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -145,9 +145,9 @@ class Mailbox:
             self._lane(envelope)[0].appendleft(envelope)
         self.wake()
 
-    def drop_reports(self) -> None:
-        """A new actor asks the registry instead: reports in the lane would be told twice."""
-        kept = [envelope for envelope in self._system if not isinstance(envelope.content, Report)]
+    def drop_reports(self, told: Callable[[Report], bool]) -> None:
+        """Drop the reports that a new actor has from the registry already; late ones stay."""
+        kept = [e for e in self._system if not (isinstance(e.content, Report) and told(e.content))]
         self._system = deque(kept)
 
     def fail_all(self, error: BaseException, *, asked_only: bool = False) -> None:

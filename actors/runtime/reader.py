@@ -11,7 +11,6 @@ from typing import TypeVar
 import trio
 
 from actors.core.gates import Live
-from actors.events import Event
 from storage.codec import check_name
 from storage.nursery import bare_nursery
 from storage.opening import open_reader as open_connection
@@ -21,12 +20,17 @@ from storage.store import Connection, read
 
 from .company import CompanyActor
 from .handle import Reads
-from .log import PAGE, Page, event_of
+from .log import Events, Page
 
 T = TypeVar("T")
 
 POLL_S = 0.25
 """How often a following reader looks for new events of another process."""
+
+
+async def _wait_a_little() -> bool:
+    await trio.sleep(POLL_S)
+    return True
 
 
 class _ReadOnly:
@@ -64,21 +68,11 @@ class Reader:
         rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
         return tuple(row[0] for row in rows)
 
-    async def events(
-        self, *, company: str | None = None, after: int = 0, follow: bool = False
-    ) -> AsyncIterator[Event]:
+    def events(self, *, company: str | None = None, after: int = 0, follow: bool = False) -> Events:
         """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
         times a second.
         """
-        page = Page(company, after)
-        while True:
-            rows = await self.database.read(page.read)
-            for row in rows:
-                yield event_of(row)
-            if len(rows) < PAGE:
-                if not follow:
-                    return
-                await trio.sleep(POLL_S)
+        return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
 
     def actor(self, _company: str) -> CompanyActor | None:
         return None

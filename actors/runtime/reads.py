@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import trio
 
 from actors.core.entry import Entry
 from actors.core.gates import Live
@@ -46,6 +47,11 @@ class Source(Protocol):
     def handlers_known(self) -> frozenset[str] | None: ...
 
 
+MEMORY_TRIES = 10
+"""An actor that is never found between two turns, or does not know of a row, is not waited for for ever."""
+OUTAGE_LOOK_S = 0.5
+
+
 @attrs.frozen
 class View:
     """A company's state as it is committed, and what only the host knows."""
@@ -59,9 +65,10 @@ async def view(source: Source, name: str, tasks: Sequence[str] | None = None) ->
     """The company's state; ``tasks`` are ids that must be in it whatever their state. No such company: no
     state.
     """
-    actor = source.actor(name)
-    while actor is not None and actor.state is not None:
-        await actor.between_turns.wait()
+    for _ in range(MEMORY_TRIES):
+        actor = source.actor(name)
+        if actor is None or actor.state is None or not await _between_turns(source, name, actor):
+            break
         if source.actor(name) is actor and actor.between_turns.is_set():
             state = actor.state
             if tasks is None or all(task in state.entries for task in tasks):
@@ -69,8 +76,20 @@ async def view(source: Source, name: str, tasks: Sequence[str] | None = None) ->
             settled = await _read_settled(source, name, tasks)
             if settled is not None:
                 return View(name, settled, source.live_in_words(name))
-        actor = source.actor(name)
     return View(name, await _read_company(source, name, tasks), source.live_in_words(name))
+
+
+async def _between_turns(source: Source, name: str, actor: CompanyActor) -> bool:
+    """Wait until the actor's memory holds nothing that is not committed; false if that has to wait for a
+    store that is away, so that the tables are asked instead.
+    """
+    while True:
+        with trio.move_on_after(OUTAGE_LOOK_S):
+            await actor.between_turns.wait()
+        if actor.between_turns.is_set():
+            return True
+        if source.live_in_words(name).store_down is not None:
+            return False
 
 
 async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> CompanyState | None:

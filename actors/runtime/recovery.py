@@ -54,18 +54,19 @@ async def reports(company: str, state: CompanyState, around: Surroundings) -> li
     """One report for every attempt that has ended without its end being committed. The others are adopted
     as they are.
     """
-    ended: list[Report] = []
-    wanted = set()
-    for key in running_attempts(state):
-        wanted.add(key)
-        attempt = around.registry.get(AttemptRef(company, key))
-        if attempt is None:
-            ended.append(await _orphan(company, state.company.company_id, key, around))
-        elif attempt.report is not None:
-            ended.append(attempt.report)
+    running = running_attempts(state)
+    ended = [
+        await _orphan(company, state.company.company_id, key, around)
+        for key in running
+        if around.registry.get(AttemptRef(company, key)) is None
+    ]
+    # from here on there is no checkpoint: an attempt that ends later is told of by the mailbox
+    wanted = set(running)
     for attempt in around.registry.of_company(company):
         if attempt.ref.key not in wanted:
             _disown(attempt.ref, attempt.phase, attempt.report, around, ended)
+        elif attempt.report is not None:
+            ended.append(attempt.report)
     return ended
 
 
@@ -102,10 +103,8 @@ def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
                 draft, Report(key, AttemptEnd.INTERRUPTED, error="found by the sweep: nobody was running it")
             )
             healed = True
-    for task in state.slots.values():
-        draft.touched.setdefault(task)
     for entry in list(state.entries.values()):
-        if entry.run is not None and entry.run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
+        if entry.run is not None and (entry.run.status is RunStatus.QUEUED or entry.run.status.active):
             state.refresh(entry, cause=entry.task.id)
     return healed
 

@@ -8,6 +8,7 @@ interrupted at no cost and runs again next time. Either way the actors commit wh
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sqlite3
@@ -23,7 +24,7 @@ import trio
 from actors.core.gates import Live
 from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
-from actors.events import KINDS, Event
+from actors.events import KINDS
 from actors.handlers import Handler, freeze
 from actors.states import ClosingReport
 from storage.codec import check_name
@@ -36,17 +37,20 @@ from storage.statements import SQL
 from storage.store import Connection
 from storage.units import Committed, write_events
 
-from .attempts import AttemptRef, Registry
+from .attempts import Attempt, AttemptRef, Registry
 from .company import IDLE_S, CompanyActor
 from .context import current_attempt
-from .execution import STOP_GRACE_S, Executor
+from .execution import STOP_GRACE_S, WAITING_MAX, Executor
 from .handle import Company
 from .hub import Hub
-from .log import follow_events
+from .log import Events, follow_events
 from .mailbox import Envelope
-from .slots import Slots
+from .progress import ProgressBoard, ProgressReader
+from .slots import ABANDONED_MAX, Slots
+from .statistics import Statistics, statistics_of
 from .supervisor import Supervisor
 from .sweep import Sweeper, SweepReport
+from .watchdog import Watchdog
 
 EXECUTIONS_MAX = 16
 """Attempts that execute at once. Agent steps mostly wait for others' machines; what computes wants fewer."""
@@ -105,7 +109,10 @@ class Runtime:
         self.hub = Hub()
         self.registry = Registry()
         self.supervisor = Supervisor(nursery, self)
-        self.slots = Slots(options.executions_max, self.registry, self._wake)
+        self.slots = Slots(
+            options.executions_max, self.registry, self._wake, abandoned_max=options.abandoned_max
+        )
+        self.board = ProgressBoard()
         self.executor = Executor(
             nursery,
             self.registry,
@@ -113,6 +120,7 @@ class Runtime:
             options.handlers,
             self,
             stop_grace_s=options.stop_grace_s,
+            waiting_max=options.waiting_max,
         )
         self.surroundings = Surroundings(
             database,
@@ -125,10 +133,12 @@ class Runtime:
             self,
         )
         self.sweeper = Sweeper(self)
+        self.watchdog = Watchdog()
         self._nursery = nursery
         self._gone = gone
         self._draining = False
         self._closing: trio.Event | None = None
+        self._closed = False
         self._report = ClosingReport()
         self._outage: EventRecord | None = None
 
@@ -145,15 +155,24 @@ class Runtime:
         rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
         return tuple(row[0] for row in rows)
 
-    async def events(self, *, company: str | None = None, after: int = 0) -> AsyncIterator[Event]:
+    def events(self, *, company: str | None = None, after: int = 0) -> Events:
         """Every event after the position ``after``, in commit order, and then each new one as it is committed.
 
-        ``company`` narrows it to one. Ends when the runtime closes. A slow reader costs nobody anything:
-        the log is what is read. Cancellation: stops; go on later from the ``position`` of the last event
-        seen.
+        ``company`` narrows it to one. Iterate over it with ``async for``; a loop may be left at any event.
+        It ends when the runtime closes. A slow reader costs nobody anything: the log is what is read.
+        Cancellation: stops; go on later from the ``position`` of the last event seen.
         """
-        async for event in follow_events(self.database, self.hub, company=company, after=after):
-            yield event
+        return follow_events(self.database, self.hub, company=company, after=after)
+
+    def progress(self, *, company: str | None = None) -> ProgressReader:
+        """What handlers say of themselves by `Context.progress`, from now on: the latest of each attempt, at
+        most ten times a second. Live only, nothing of it is stored. Ends when the runtime closes.
+        """
+        return self.board.read(None if company is None else check_name(company, what="a company's name"))
+
+    def statistics(self) -> Statistics:
+        """One snapshot of what the runtime holds and does. Cheap: it reads nothing."""
+        return statistics_of(self)
 
     @property
     def last_sweep(self) -> SweepReport | None:
@@ -189,21 +208,27 @@ class Runtime:
         self._refuse_waiting_for_oneself("aclose")
         if now:
             self._hurry.set()
-        if self._closing is not None:
+        while self._closing is not None:
             await self._closing.wait()
-            return self._report
-        self._closing = trio.Event()
-        with trio.CancelScope(shield=True):
-            if not self._hurry.is_set():
-                await self._drain_or_hurry()
-            self._report = await self._close_now()
-        self._closing.set()
+            if self._closed:
+                return self._report
+        closing = self._closing = trio.Event()
+        try:
+            with trio.CancelScope(shield=True):
+                if not self._hurry.is_set():
+                    await self._drain_or_hurry()
+                self._report = await self._close_now()
+            self._closed = True
+        finally:
+            if not self._closed:  # a Ctrl-C: whoever comes next begins anew
+                self._closing = None
+            closing.set()
         return self._report
 
     @property
     def closing(self) -> bool:
-        """Whether closing has begun: messages are refused from then on."""
-        return self._closing is not None
+        """Whether closing has gone past draining: messages are refused from then on."""
+        return self.executor.closing
 
     @property
     def idle(self) -> bool:
@@ -250,9 +275,11 @@ class Runtime:
     async def _close_now(self) -> ClosingReport:
         self._draining = True
         self.executor.closing = True
-        interrupted = tuple(attempt.label for attempt in self.registry)
-        for attempt in self.registry:
-            self.executor.cancel_attempt(attempt, "closing")
+        alive = tuple(self.registry)
+        if self._children_live:
+            for attempt in self.registry:
+                self.executor.cancel_attempt(attempt, "closing")
+            self.supervisor.hurry()
         with trio.move_on_after(self.options.stop_grace_s + SETTLE_S):
             while self._children_live and not self._still():
                 news = self.hub.news
@@ -261,12 +288,13 @@ class Runtime:
         abandoned = tuple(attempt.label for attempt in self.registry.abandoned)
         still = set(abandoned) | {attempt.label for attempt in self.registry}
         report = ClosingReport(
-            tuple(label for label in interrupted if label in self._interrupted | still), abandoned
+            tuple(attempt.label for attempt in alive if attempt.label in self._interrupted | still), abandoned
         )
         self.supervisor.closed = True
         for cell in self.supervisor.cells:
             cell.mailbox.close(RuntimeClosed())
         await self._say_stopped(report)
+        self.board.close()
         await self.hub.aclose()
         self._nursery.cancel_scope.cancel()
         await self._wait_until_gone()
@@ -330,6 +358,12 @@ class Runtime:
             draining=self._draining,
             parked=None if cell is None else cell.parked,
             store_down=None if cause is None else cause.cause,
+            abandoned=tuple(a.label for a in self.registry.abandoned) if self.slots.held_up else (),
+            alive=frozenset(
+                (key.task, key.run, key.pos)
+                for key in (attempt.ref.key for attempt in self.registry.of_company(company))
+            ),
+            suspect=None if self.registry.suspect is None else self.registry.suspect.label,
         )
 
     def live_in_words(self, company: str) -> Live:
@@ -338,6 +372,11 @@ class Runtime:
             self.live(company),
             slots_free=self.slots.free > 0,
             slot_holders=tuple(attempt.label for attempt in self.registry.holders),
+            waiting={
+                (a.ref.key.task, a.spec.name): (a.waiting, a.waiting_since_ms)
+                for a in self.registry.of_company(company)
+                if a.spec is not None and a.waiting is not None
+            },
             progress={
                 (a.ref.key.task, a.spec.name): a.progress
                 for a in self.registry.of_company(company)
@@ -358,6 +397,13 @@ class Runtime:
         return self.options.interrupted
 
     def _emit(self, company: str | None, seq: int | None, position: int, event: EventRecord) -> None:
+        try:
+            self._say(company, seq, position, event)
+        except Exception:  # the host's own processors or its stream; the log itself is stored already
+            logging.getLogger("turnkeeper").exception("structlog failed on an event")
+
+    @staticmethod
+    def _say(company: str | None, seq: int | None, position: int, event: EventRecord) -> None:
         kind = KINDS[event.kind]
         if not structlog.is_configured() and kind.level == "info":
             return  # an unconfigured structlog prints to standard output, which is the host's
@@ -414,8 +460,39 @@ class Runtime:
 
         await self.database.writer.commit(write)
 
+    def wake_all(self) -> None:
+        """Something that held up everybody is over."""
+        self.slots.offer()
+        for cell in self.supervisor.cells:
+            cell.mailbox.wake()
+
     def notify(self) -> None:
         self.hub.notify()
+
+    def note_progress(self, attempt: Attempt) -> None:
+        self.board.note(attempt)
+
+    def note_quiet(self, attempt: Attempt, quiet_s: float) -> None:
+        """Half of the stall limit is over: say so while there is still time to look."""
+        key, spec = attempt.ref.key, attempt.spec
+        assert spec is not None
+        event = EventRecord(
+            "attempt.quiet",
+            self.now_ms(),
+            task=key.task,
+            task_seq=key.seq,
+            run=key.run,
+            node=spec.name,
+            attempt=key.number,
+            data={"quiet_s": round(quiet_s, 3), "stall_s": spec.stall_s},
+        )
+        self._nursery.start_soon(self._record_quietly, attempt.ref.company, event)
+
+    async def _record_quietly(self, company: str, event: EventRecord) -> None:
+        try:
+            await self.record_company_event(company, event)
+        except StorageError as error:
+            _log.warning("event.unstored", kind=event.kind, cause=str(error))
 
     def actor(self, company: str) -> CompanyActor | None:
         """The company's actor, if one is loaded."""
@@ -442,8 +519,7 @@ class Runtime:
         self.database.writer.submit(lambda conn: write_events(conn, None, None, events))
         _log.info("store.recovered", outage_s=outage_s)
         self.hub.notify()
-        for cell in self.supervisor.cells:
-            cell.mailbox.wake()
+        self.wake_all()
 
 
 @attrs.define
@@ -455,6 +531,8 @@ class Options:
     stop_grace_s: float = STOP_GRACE_S
     drain_s: float = DRAIN_S
     idle_s: float = IDLE_S
+    waiting_max: int = WAITING_MAX
+    abandoned_max: int = ABANDONED_MAX
     clock_ms: Callable[[], int] = wall_clock_ms
     hurry: trio.Event = attrs.field(factory=trio.Event)
     interrupted: set[str] = attrs.field(factory=set)
@@ -482,25 +560,37 @@ async def open_runtime(
     executions_max: int = EXECUTIONS_MAX,
     stop_grace_s: float = STOP_GRACE_S,
     drain_s: float = DRAIN_S,
+    waiting_max: int = WAITING_MAX,
+    abandoned_max: int = ABANDONED_MAX,
     durability: Durability = "full",
 ) -> AsyncIterator[Runtime]:
     """Open the database at ``path`` (created, private to its user, if there is none) and run its companies.
 
     ``handlers`` maps names to functions. ``executions_max``: attempts that execute at once in this process,
     0 holds everything. ``stop_grace_s``: seconds from cancelling an attempt to leaving it behind.
-    ``drain_s``: how long leaving the block waits for live attempts. ``durability="normal"`` may lose the
-    last commits to a power cut, never to a crash.
+    ``drain_s``: how long leaving the block waits for live attempts. ``waiting_max``: attempts that may wait
+    at once without their slot (`Context.waiting`). ``abandoned_max``: when so many attempts were left
+    behind and still live, nothing new starts. ``durability="normal"`` may lose the last commits to a power
+    cut, never to a crash.
 
     What ran when the last process died is found at once and runs again. Raises `DatabaseInUse`,
     `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving the block normally drains; an exception or
     cancellation closes now.
     """
-    options = Options(freeze(handlers), executions_max, stop_grace_s, drain_s)
+    options = Options(
+        freeze(handlers),
+        executions_max,
+        stop_grace_s,
+        drain_s,
+        waiting_max=waiting_max,
+        abandoned_max=abandoned_max,
+    )
     async with run_database(path, options, durability=durability) as runtime:
         yield runtime
 
 
 @asynccontextmanager
+@trio.lowlevel.enable_ki_protection
 async def run_database(
     path: str | os.PathLike[str],
     options: Options,
@@ -517,29 +607,35 @@ async def run_database(
             gone = trio.Event()
             # The children have a nursery of their own: closing ends them and not the block of whoever closes.
             nursery = await outer.start(_hold_children, gone)
-            runtime = Runtime(nursery, gone, database, host_id, options)
-            hooks.on_outage, hooks.on_recovery = runtime.store_down, runtime.store_up
-            nursery.start_soon(runtime.supervisor.bring_back)
             try:
-                await _begin(runtime)
-                nursery.start_soon(runtime.sweeper.run)
-                yield runtime
-            except BaseException:
-                await runtime.aclose(now=True)
-                raise
-            else:
-                await runtime.aclose()
+                runtime = Runtime(nursery, gone, database, host_id, options)
+                hooks.on_outage, hooks.on_recovery = runtime.store_down, runtime.store_up
+                nursery.start_soon(runtime.supervisor.bring_back)
+                nursery.start_soon(runtime.executor.watch_stalls)
+                if how == "thread":
+                    nursery.start_soon(runtime.watchdog.run)
+                try:
+                    await _begin(runtime)
+                    nursery.start_soon(runtime.sweeper.run)
+                    yield runtime
+                    await runtime.aclose()
+                except BaseException:  # the block's, or a Ctrl-C in the drain
+                    await runtime.aclose(now=True)
+                    raise
+            finally:
+                nursery.cancel_scope.cancel()  # also if a Ctrl-C ended the closing
 
 
 @trio.lowlevel.enable_ki_protection
 async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nursery]) -> None:
     """The nursery of actors and attempts. A Ctrl-C goes to the host's own code, never into the middle of a
-    turn.
+    turn; and what cancels the host only makes it close, or nothing could be saved in the grace.
     """
     try:
-        async with trio.open_nursery() as nursery:
-            task_status.started(nursery)
-            await trio.sleep_forever()
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
     finally:
         gone.set()
 

@@ -9,6 +9,7 @@ company's trouble never reaches another.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,39 @@ class Cell:
     parked_until_s: float = 0.0
     last_about: str | None = None
     """The task that the last crash was about; twice in a row and it is quarantined."""
+    careful: bool = False
+    """Whether the next actor should go one step at a time."""
     unpark: trio.Event = attrs.field(factory=trio.Event)
+    """Ends its rest."""
+    unparked: bool = False
+    """Whether a person did."""
+
+
+class _DueTimes:
+    """When absent companies become due: one time each, however often they come and go."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def note(self, company: str, due_ms: int) -> None:
+        if self._of.get(company) != due_ms:
+            self._of[company] = due_ms
+            heappush(self._heap, (due_ms, company))
+        if len(self._heap) > 2 * len(self._of) + 64:
+            self._heap = sorted((due, name) for name, due in self._of.items())
+
+    def forget(self, company: str) -> None:
+        self._of.pop(company, None)
+
+    def first(self) -> tuple[int, str] | None:
+        """The earliest time and whose it is."""
+        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0] if self._heap else None
 
 
 class Supervisor:
@@ -55,7 +88,7 @@ class Supervisor:
         self._nursery = nursery
         self._runtime = runtime
         self._cells: dict[str, Cell] = {}
-        self._due: list[tuple[int, str]] = []
+        self._due = _DueTimes()
         self._due_changed = trio.Event()
         self.closed = False
 
@@ -65,9 +98,10 @@ class Supervisor:
         """The company's cell, started if it has none. Synchronous."""
         cell = self._cells.get(company)
         if cell is None:
-            if self.closed:
+            if self.closed or self._nursery.cancel_scope.cancel_called:
                 raise RuntimeClosed
             cell = self._cells[company] = Cell(company)
+            self._due.forget(company)
             self._nursery.start_soon(self._watch, cell, name=f"company {company}")
         return cell
 
@@ -87,29 +121,29 @@ class Supervisor:
 
     def wake(self, company: str) -> None:
         """Make the company look. One that has no actor is started: it looks when it begins."""
-        if not self.closed:
+        with suppress(RuntimeClosed):
             self.cell(company).mailbox.wake()
 
     # --- due times of absent companies ----------------------------------------------------------------------
 
     def note_due(self, company: str, due_ms: int | None) -> None:
         if due_ms is not None:
-            heappush(self._due, (due_ms, company))
+            self._due.note(company, due_ms)
             self._due_changed.set()
 
     @property
     def has_due(self) -> bool:
-        return bool(self._due)
+        return self._due.first() is not None
 
-    @trio.lowlevel.enable_ki_protection
     async def bring_back(self) -> None:
         """Start companies whose due time has come. One child for all of them."""
         while True:
             self._due_changed = trio.Event()
             now_ms = self._runtime.now_ms()
-            while self._due and self._due[0][0] <= now_ms:
-                self.wake(heappop(self._due)[1])
-            wait_s = min((self._due[0][0] - now_ms) / 1000, 60.0) if self._due else 60.0
+            while (first := self._due.first()) is not None and first[0] <= now_ms:
+                self._due.forget(first[1])
+                self.wake(first[1])
+            wait_s = 60.0 if first is None else min((first[0] - now_ms) / 1000, 60.0)
             with trio.move_on_after(wait_s):
                 await self._due_changed.wait()
 
@@ -122,7 +156,10 @@ class Supervisor:
         """
         try:
             while not self.closed:
-                cell.actor = CompanyActor(cell.name, cell.mailbox, self._runtime.surroundings)
+                cell.actor = CompanyActor(
+                    cell.name, cell.mailbox, self._runtime.surroundings, careful=cell.careful
+                )
+                cell.careful = False
                 try:
                     await cell.actor.run()
                 except (StaleEpoch, StoreClosed, OutcomeUnknown) as error:
@@ -132,7 +169,7 @@ class Supervisor:
                     await trio.sleep(1.0)  # not a crash: the store is away, and reading will work again
                     continue
                 except Exception as error:
-                    await self._crashed(cell, error)
+                    await self._survive(cell, error)
                     continue
                 return
         finally:
@@ -146,9 +183,20 @@ class Supervisor:
         _log.error("actor.ended", company=cell.name, cause=describe(error))
         cell.mailbox.close(error if isinstance(error, OutcomeUnknown) else RuntimeClosed(str(error)))
 
+    async def _survive(self, cell: Cell, error: Exception) -> None:
+        """`_crashed`, which must not fail itself: nothing that happens to one company may reach the nursery."""
+        try:
+            await self._crashed(cell, error)
+        except Exception as second:
+            with suppress(Exception):
+                _log.error(
+                    "actor.crash_unrecorded", company=cell.name, cause=describe(second), exc_info=second
+                )
+            await self._rest(cell, max(1.0, delay_s(len(cell.crashes))), describe(error), tell=False)
+
     async def _crashed(self, cell: Cell, error: Exception) -> None:
         """Write down the crash, set aside a task that caused two in a row, and rest."""
-        cell.actor = None
+        cell.actor, cell.careful = None, True
         cause = error.cause if isinstance(error, Crash) else error
         about = error.about if isinstance(error, Crash) else None
         text = describe(cause)
@@ -156,10 +204,9 @@ class Supervisor:
         again = about is not None and (about == cell.last_about or bad_row)
         cell.last_about = None if again else about
         _log.error("actor.crashed", company=cell.name, cause=text, task=about, exc_info=cause)
-        now_s = trio.current_time()
-        cell.crashes = () if again else add_crash(cell.crashes, now_s)
-        if again and about is not None:
-            await self._set_aside(cell, about, cause)
+        cell.crashes = add_crash(cell.crashes, trio.current_time())
+        if again and about is not None and await self._set_aside(cell, about, cause):
+            cell.crashes = ()
         rest_s = delay_s(len(cell.crashes))
         await self._runtime.record_company_event(
             cell.name,
@@ -170,28 +217,40 @@ class Supervisor:
         if rest_s > 0:
             await self._rest(cell, rest_s, text)
 
-    async def _rest(self, cell: Cell, rest_s: float, cause: str) -> None:
-        cell.unpark = trio.Event()
+    async def _rest(self, cell: Cell, rest_s: float, cause: str, *, tell: bool = True) -> None:
+        """Rest before the next try, parked if it is long. ``tell``: whether events can be stored."""
+        cell.unpark, cell.unparked = trio.Event(), False
         if rest_s > PARKED_ABOVE_S:
             cell.parked = cause
             cell.parked_until_s = trio.current_time() + rest_s
             cell.mailbox.fail_all(self._parked_error(cell), asked_only=True)
-            data = {"cause": cause, "wait_s": rest_s}
-            await self._runtime.record_company_event(
-                cell.name, EventRecord("company.parked", self._runtime.now_ms(), reason=cause, data=data)
-            )
-        with trio.move_on_after(rest_s):
-            await cell.unpark.wait()
-        was_parked, cell.parked = cell.parked, None
-        if cell.unpark.is_set():
+        try:
+            if tell and cell.parked is not None:
+                data = {"cause": cause, "wait_s": rest_s}
+                await self._runtime.record_company_event(
+                    cell.name, EventRecord("company.parked", self._runtime.now_ms(), reason=cause, data=data)
+                )
+            if not self._runtime.closing:
+                with trio.move_on_after(rest_s):
+                    await cell.unpark.wait()
+        finally:
+            was_parked, cell.parked = cell.parked, None
+        if cell.unparked:
             cell.crashes = ()
-            if was_parked is not None:
+            if tell and was_parked is not None:
                 await self._runtime.record_company_event(
                     cell.name, EventRecord("company.unparked", self._runtime.now_ms())
                 )
 
-    async def _set_aside(self, cell: Cell, task: str, cause: BaseException) -> None:
-        """Quarantine the task durably; its attempts are told to end, and their reports will be late."""
+    def hurry(self) -> None:
+        """The runtime closes: who rests tries once more, so that ends of attempts are committed."""
+        for cell in self._cells.values():
+            cell.unpark.set()
+
+    async def _set_aside(self, cell: Cell, task: str, cause: BaseException) -> bool:
+        """Quarantine the task durably; its attempts are told to end, and their reports will be late. False if
+        it is not stored.
+        """
         import traceback
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]
@@ -200,7 +259,7 @@ class Supervisor:
             lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
         )
         if row is None:
-            return
+            return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
         if isinstance(cause, recovery.BadRow):
             why = clean_text(str(cause))
@@ -210,6 +269,7 @@ class Supervisor:
         for attempt in self._runtime.registry.of_company(name):
             if attempt.ref.key.task == task:
                 self._runtime.executor.cancel(attempt.ref, "superseded")
+        return True
 
     # --- messages -------------------------------------------------------------------------------------------
 
@@ -218,6 +278,7 @@ class Supervisor:
         if cell.parked is None or isinstance(envelope.content, Sweep):
             return False
         if isinstance(envelope.content, Unpark):
+            cell.unparked = True
             cell.unpark.set()
             envelope.answer(Unparked(was_parked=True))
             return True

@@ -45,6 +45,10 @@ UPDATE tasks SET priority = :priority, mode = :mode, goal = :goal, graph = :grap
     attempts_max = :attempts_max, fail_fast = :fail_fast, archived_ms = :archived_ms
 WHERE company_id = :company_id AND seq = :seq;
 
+-- name: archive_task
+-- For a task whose row cannot be read: what is wrong in it stays as it is.
+UPDATE tasks SET archived_ms = :archived_ms WHERE company_id = :company_id AND seq = :seq;
+
 -- name: set_title
 UPDATE tasks SET title = :title WHERE company_id = :company_id AND seq = :seq;
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -57,9 +57,11 @@ class Place:
     def run(self, *options: str) -> Done:
         return self.cli("run", self.folder / "plan.toml", *options)
 
-    def start(self, *argv: str | Path, **popen: object) -> subprocess.Popen[str]:
+    def start(
+        self, *argv: str | Path, via: Sequence[str] = ("-m", "actors"), **popen: object
+    ) -> subprocess.Popen[str]:
         """The same in a process of its own, which gets Ctrl-C only from the test."""
-        command = [sys.executable, "-W", "error", "-m", "actors", *(str(word) for word in argv)]
+        command = [sys.executable, "-W", "error", *via, *(str(word) for word in argv)]
         settings = {
             "cwd": self.folder,
             "env": {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"},

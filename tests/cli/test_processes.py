@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from actors import AttemptEnd, AttemptView, Event, open_reader
+from actors.cli import run
 from actors.cli.parser import TaskName
 
 from .conftest import PATIENCE_S, Done, Place
@@ -132,7 +133,7 @@ def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
     done = finish(process)
     assert (done.status, done.err) == (130, "")
     assert "acme  1 of 2 completed, 1 paused" in done.lines
-    assert done.lines[-1] == "run the same command again to go on"
+    assert done.lines[-1] == "Run the same command again to go on."
     assert ends_of(place.db, "gated") == [AttemptEnd.SUCCEEDED]
     assert ends_of(place.db, "after") == []
     again = place.run()
@@ -177,12 +178,20 @@ def test_the_third_ctrl_c_ends_even_a_process_whose_event_loop_is_held_up(
     assert finish(process).status == 130
 
 
+IMPATIENT = """
+import sys
+from actors.cli import main, run
+run.STOP_GRACE_S = 0.2
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_a_plain_function_that_does_not_end_does_not_keep_the_process(place: Place, finish: Finish) -> None:
     (place.folder / "plan_functions_deaf.py").write_text(
         "import time\ndef deaf(ctx):\n    print('deaf', flush=True)\n    time.sleep(1000)\n"
     )
     place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_deaf:deaf'\n")
-    process = place.start("run", "plan.toml")
+    process = place.start("run", "plan.toml", via=("-c", IMPATIENT))
     read_until(process, "deaf")
     process.send_signal(signal.SIGINT)
     read_until(process, "interrupted: ")
@@ -190,6 +199,21 @@ def test_a_plain_function_that_does_not_end_does_not_keep_the_process(place: Pla
     done = finish(process)
     assert done.status == 130
     assert "acme/a/1/main/1 would not end and was left behind" in done.lines
+
+
+def test_what_has_not_finished_when_the_patience_ends_is_stopped(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "DRAIN_S", 0.1)
+    (place.folder / "plan_functions_slow.py").write_text(
+        "import os, signal, trio\nasync def slow(ctx):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n    await trio.sleep_forever()\n"
+    )
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_slow:slow'\n")
+    done = place.run()
+    assert done.status == 130
+    assert "not finished after 0.1 s: stops it now" in done.lines
+    assert ends_of(place.db, "a") == [AttemptEnd.INTERRUPTED]
 
 
 # --- sudden death -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from actors import Archive, Event, open_reader, open_runtime
+from actors.cli import run
 from actors.commands import command
 
 from .conftest import Place
@@ -255,12 +256,22 @@ def test_a_changed_plan_adds_its_new_tasks_and_says_what_it_ignored(place: Place
     assert results_of(place.db, "acme", "b")["main"]["output"] == "new\n"
 
 
-def test_what_another_plan_left_in_the_database_goes_on_too_and_that_is_said(place: Place) -> None:
-    place.plan("[[companies.acme.tasks]]\nid = 'a'\nrun = 'true'\n")
+def test_what_another_plan_left_in_the_database_goes_on_too_and_that_is_said(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say = run._Session._say_what_is_not_in_the_plan
+
+    def say_and_let_it_go_on(session: run._Session) -> None:
+        say(session)
+        (place.folder / "go").touch()
+
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\nrun = 'until test -e go; do sleep 0.01; done'\n")
     assert place.run("--executions-max", "0").status == 1
     place.plan("[[companies.beta.tasks]]\nid = 'b'\nrun = 'true'\n")
+    monkeypatch.setattr(run._Session, "_say_what_is_not_in_the_plan", say_and_let_it_go_on)
     done = place.run()
     assert done.status == 0
+    assert "acme: 1 task that is not in this plan will go on too" in done.lines
     assert done.lines[-2:] == ["acme  1 of 1 completed", "beta  1 of 1 completed"]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from actors import RunStatus
 from actors.cli.standing import all_completed, at_rest, goes_on, next_steps, summary_lines, tally, unfinished
 from actors.states import Reason, ReasonKind, TaskStatus, WorkState
-from storage.records import RunStatus
 
 NOW_MS = 1_700_000_000_000
 

@@ -175,6 +175,22 @@ async def test_an_error_of_the_opener_comes_out_as_it_is_and_its_thread_is_gone(
         assert store_threads() == []
 
 
+async def test_the_error_of_the_opener_is_told_even_if_its_thread_is_gone_before_asyncio_tells_of_it(
+    path: Path,
+) -> None:
+    inside = In()
+    async with open_bridge() as bridge:
+
+        def opener() -> sqlite3.Connection:
+            inside.trio(
+                lambda: [bridge._loop.call_soon(lambda: None) for _ in range(100)]
+            )  # it has much to do
+            raise LookupError("mine")
+
+        with pytest.raises(LookupError, match="mine"):
+            await bridge.connect(opener)
+
+
 @pytest.mark.parametrize("good", [0, 1, 2])
 async def test_when_the_nth_opening_fails_the_earlier_connections_go_on(path: Path, good: int) -> None:
     async with open_bridge() as bridge:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import ownership
 from storage.errors import (
     NotADatabase,
     SchemaTooNew,
@@ -31,7 +32,6 @@ from storage.opening import (
     open_writer,
     schema_script,
 )
-from storage.ownership import close_handle
 from tests.storage.connections import SCHEMA, a_database, assert_nobody_holds_the_write_lock, sqlite_error
 
 Opener = Callable[[Path], sqlite3.Connection]
@@ -265,12 +265,13 @@ def test_a_directory_that_does_not_exist_is_not_made_up(tmp_path: Path) -> None:
 def test_a_refused_opening_leaves_no_connection_open(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     a_foreign_database(path)
-    for _ in range(3):
+    on_record = len(ownership._register.handles)
+    for opener in OPENERS:
         with pytest.raises(NotADatabase):
-            open_writer(path, schema=SCHEMA)
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as raw:
-        raw.execute("BEGIN EXCLUSIVE")  # nobody else has it open
-        assert raw.in_transaction
+            opener(path)
+    with pytest.raises(sqlite3.OperationalError):
+        open_writer(tmp_path / "test.db", schema="this is not SQL")
+    assert len(ownership._register.handles) == on_record
 
 
 def test_looking_at_a_database_drops_no_lock_that_this_process_holds_on_it(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_errors_carry_fields_and_say_whose_fault_it_is_and_what_to_do() -> None:
 
 def test_closing_a_handle_twice_is_harmless(tmp_path: Path) -> None:
     raw = open_writer(tmp_path / "test.db", schema=SCHEMA)
-    close_handle(raw)
-    close_handle(raw)
+    raw.close()
+    raw.close()
     with pytest.raises(sqlite3.ProgrammingError):
         raw.execute("SELECT 1")

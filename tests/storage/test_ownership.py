@@ -131,6 +131,8 @@ def test_another_name_of_the_same_database_is_the_same_database(path: Path, tmp_
         for name in ("link.db", "hard.db", f"../{tmp_path.name}/test.db"):
             with pytest.raises(DatabaseInUse):
                 acquire(tmp_path / name)
+    with another_owner(tmp_path / "link.db"), pytest.raises(DatabaseInUse):
+        acquire(path)
 
 
 def test_a_database_that_is_given_up_can_be_taken_again(path: Path) -> None:
@@ -237,6 +239,12 @@ def test_a_lock_file_with_anything_in_it_names_the_process_that_holds_it(path: P
         assert owner_of(path) == Owner(owner.pid, "unknown")
 
 
+def test_an_owner_writes_over_all_that_was_in_its_lock_file(path: Path) -> None:
+    Path(f"{path}.lock").write_text("x" * 1000)
+    with another_owner(path) as owner:
+        assert owner_of(path) == Owner(owner.pid, STARTED)
+
+
 def test_what_a_dead_owner_left_in_the_file_is_no_owner(path: Path) -> None:
     acquire(path, started_at=STARTED).release()
     assert STARTED in Path(f"{path}.lock").read_text()
@@ -293,23 +301,30 @@ def test_the_lock_stays_with_the_parent_whatever_the_child_does_with_its_copy(pa
             assert other.wait() == 1
 
 
-def test_a_child_that_lives_on_does_not_keep_the_lock(path: Path) -> None:
+def test_a_child_that_lives_on_does_not_keep_the_lock_and_may_own_the_database_after_its_parent(
+    path: Path,
+) -> None:
     reader, writer = os.pipe()
     ownership = acquire(path)
     pid = os.fork()
     if pid == 0:
-        os.close(writer)
-        os.read(reader, 1)  # until the parent has looked
-        os._exit(0)
+        try:
+            os.close(writer)
+            os.read(reader, 1)  # until the parent has looked
+            acquire(path)  # nobody's by now
+            os._exit(0)
+        finally:
+            os._exit(1)
     os.close(reader)
     ownership.release()
     with another_owner(path) as owner:
         assert owner_of(path) == Owner(owner.pid, STARTED)
     os.close(writer)
-    os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_hundred_children_that_exit_normally_harm_neither_lock_nor_database(path: Path) -> None:
+def test_a_hundred_children_that_let_go_of_their_copies_harm_neither_lock_nor_database(path: Path) -> None:
+    """Every tenth by the interpreter's whole exit, which takes a while; the others drop the handle and go."""
     program = """
         import os, sys
         from storage.opening import open_writer
@@ -320,10 +335,14 @@ def test_a_hundred_children_that_exit_normally_harm_neither_lock_nor_database(pa
         ownership = acquire(sys.argv[1])
         raw = open_writer(sys.argv[1])
         children = []
-        for _ in range(100):
+        for number in range(100):
             transaction(raw, insert)
             children.append(os.fork())
-            if children[-1] == 0:
+            if children[-1] == 0 and number % 10:
+                raw.close()
+                del raw
+                os._exit(0)
+            elif children[-1] == 0:
                 sys.exit(0)
             transaction(raw, insert)
         for child in children:
@@ -350,7 +369,7 @@ def test_children_of_multiprocessing_do_not_disturb_a_store_that_runs_on_a_threa
             async with open_bridge() as bridge, trio.open_nursery() as nursery:
                 writer = Writer(await bridge.connect(partial(open_writer, sys.argv[1])))
                 nursery.start_soon(writer.run)
-                for _ in range(20):
+                for _ in range(10):
                     pending = writer.submit(insert)
                     child = multiprocessing.get_context("fork").Process(target=gc.collect)
                     child.start()
@@ -362,15 +381,17 @@ def test_children_of_multiprocessing_do_not_disturb_a_store_that_runs_on_a_threa
         trio.run(main)
     """
     assert_runs_clean(program, path)
-    assert rows_of(path) == list(range(20))
+    assert rows_of(path) == list(range(10))
 
 
-def test_a_child_that_outlives_its_parent_does_not_delete_the_commits_that_came_after_it(path: Path) -> None:
+@pytest.mark.parametrize("how", ["by exiting", "explicitly"])
+def test_a_child_that_closes_its_copy_late_does_not_delete_the_commits_that_came_after_it(
+    path: Path, how: str
+) -> None:
     """Closing its handle would: the name of the WAL is still the same, but it is another file by then."""
     program = """
         import os, sys
         from storage.opening import open_writer
-        from storage.ownership import close_handle
 
         raw = open_writer(sys.argv[1])
         raw.execute("INSERT INTO t VALUES (1)")
@@ -378,13 +399,15 @@ def test_a_child_that_outlives_its_parent_does_not_delete_the_commits_that_came_
         if os.fork() == 0:
             os.close(writer)
             os.read(reader, 1)  # until the parent is dead
+            if sys.argv[2] == "explicitly":
+                raw.close()
             sys.exit(0)
-        close_handle(raw)
+        raw.close()
         again = open_writer(sys.argv[1])
         again.execute("INSERT INTO t VALUES (2)")
         os._exit(0)  # a crash: the commit is in the WAL only
     """
-    assert_runs_clean(program, path)  # waits for the child as well, which holds the pipes
+    assert_runs_clean(program, path, how)  # waits for the child as well, which holds the pipes
     assert rows_of(path) == [1, 2]
 
 

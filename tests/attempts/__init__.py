@@ -1,0 +1,1 @@
+"""Attempts that always end: fair slots, waiting, stalls, suspects, and handlers that misbehave in every way."""

@@ -1,0 +1,365 @@
+"""What is derived of a company, defined from scratch: no counters, no worklist, no index, no heap.
+
+Every definition looks at all facts and says what holds. It is slow and meant to be read beside section 5 of the design.
+The engine moves the same answers along with each change; the tests compare the two after every step.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from typing import Any
+
+import attrs
+
+from actors.core.gates import OPEN, Live
+from actors.core.state import CompanyState
+from actors.states import WorkState
+from storage.records import (
+    ACTIVE,
+    SETTLED,
+    CompanyRecord,
+    Mode,
+    NodeRecord,
+    NodeStatus,
+    RunRecord,
+    RunStatus,
+    TaskRecord,
+)
+
+
+@attrs.frozen
+class Fact:
+    """What is stored of one task."""
+
+    task: TaskRecord
+    run: RunRecord | None
+    nodes: tuple[NodeRecord, ...] | None
+    quarantined: str | None
+
+    @property
+    def queued(self) -> bool:
+        return self.run is not None and self.run.status is RunStatus.QUEUED and self.task.archived_ms is None
+
+    @property
+    def admitted(self) -> bool:
+        return self.run is not None and self.run.admitted_ms is not None
+
+    @property
+    def waits(self) -> bool:
+        return self.queued and not self.admitted
+
+
+@attrs.frozen
+class Facts:
+    """What is stored of one company, and the handlers of its host (``None``: all that there are)."""
+
+    company: CompanyRecord
+    tasks: Mapping[str, Fact]
+    graphs: Mapping[str, str]
+    """Name → text of the newest definition."""
+    handlers: frozenset[str] | None
+
+    @cached_property
+    def blocked(self) -> set[str]:
+        """Tasks that cannot start as things stand. A quarantined one has a state of its own."""
+        free = not_blocked(self)
+        return {
+            task
+            for task, fact in self.tasks.items()
+            if fact.quarantined is None and (fact.run is None or (fact.queued and task not in free))
+        }
+
+
+# --- the facts ------------------------------------------------------------------------------------------------
+
+
+def facts_in(conn: sqlite3.Connection, state: CompanyState, handlers: frozenset[str] | None) -> Facts:
+    """The facts as memory has them; of what memory does not hold, as the tables have them."""
+    tasks = {fact.task.id: fact for fact in _stored(conn, state.company.company_id)}
+    tasks.update((task, fact_of(state, task)) for task in state.entries)
+    graphs = {name: graph.shape.text for name, graph in state.graphs.items()}
+    return Facts(state.company, tasks, graphs, handlers)
+
+
+def fact_of(state: CompanyState, task: str) -> Fact:
+    entry = state.entries[task]
+    nodes = None if entry.nodes is None else tuple(entry.nodes)
+    return Fact(entry.task, entry.run, nodes, entry.quarantined)
+
+
+def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
+    runs = {row["seq"]: row for row in _rows(conn, "runs", company_id)}  # the newest comes last
+    nodes: dict[tuple[int, int], list[NodeRecord]] = {}
+    for row in _rows(conn, "nodes", company_id):
+        node = NodeRecord(
+            **{name: row[name] for name in _NODE_FIELDS if name != "status"}, status=NodeStatus(row["status"])
+        )
+        nodes.setdefault((node.seq, node.run), []).append(node)
+    edges: dict[int, list[str]] = {}
+    for row in _rows(conn, "edges", company_id):
+        edges.setdefault(row["seq"], []).append(row["upstream"])
+    why = {row["seq"]: row["why"] for row in _rows(conn, "quarantine", company_id)}
+    for row in _rows(conn, "tasks", company_id):
+        task = TaskRecord(
+            **{name: row[name] for name in _TASK_FIELDS},
+            mode=Mode(row["mode"]),
+            fail_fast=bool(row["fail_fast"]),
+            depends_on=tuple(edges.get(row["seq"], ())),
+        )
+        run = _run(runs[task.seq]) if task.seq in runs else None
+        made = None if run is None or run.admitted_ms is None else nodes.get((task.seq, run.number), [])
+        yield Fact(task, run, None if made is None else tuple(made), why.get(task.seq))
+
+
+_NODE_FIELDS = [field.name for field in attrs.fields(NodeRecord)]
+_TASK_FIELDS = [
+    field.name for field in attrs.fields(TaskRecord) if field.name not in ("mode", "fail_fast", "depends_on")
+]
+
+
+def _run(row: Mapping[str, Any]) -> RunRecord:
+    names = [field.name for field in attrs.fields(RunRecord) if field.name not in ("status", "started")]
+    return RunRecord(
+        **{name: row[name] for name in names}, status=RunStatus(row["status"]), started=bool(row["started"])
+    )
+
+
+_ALL = {
+    "runs": "SELECT * FROM runs WHERE company_id = ? ORDER BY seq, number",
+    "nodes": "SELECT * FROM nodes WHERE company_id = ? ORDER BY seq, run, pos",
+    "edges": "SELECT * FROM edges WHERE company_id = ? ORDER BY seq, upstream",
+    "quarantine": "SELECT * FROM quarantine WHERE company_id = ?",
+    "tasks": "SELECT * FROM tasks WHERE company_id = ? ORDER BY seq",
+}
+
+
+def _rows(conn: sqlite3.Connection, table: str, company_id: int) -> Iterator[dict[str, Any]]:
+    cursor = conn.execute(_ALL[table], (company_id,))
+    names = [column[0] for column in cursor.description]
+    return (dict(zip(names, row, strict=True)) for row in cursor.fetchall())
+
+
+# --- what a task is to those that depend on it ------------------------------------------------------------------
+
+
+def done(facts: Facts, task: str) -> bool:
+    """Whether dependents have what they need of it."""
+    fact = facts.tasks.get(task)
+    return (
+        fact is not None
+        and fact.run is not None
+        and fact.quarantined is None
+        and fact.run.status is RunStatus.COMPLETED
+    )
+
+
+def dead_by_itself(facts: Facts, task: str) -> bool:
+    """Whether it can only be done if somebody does something about it."""
+    fact = facts.tasks.get(task)
+    if fact is None or fact.run is None or fact.quarantined is not None:
+        return True
+    if fact.run.status is RunStatus.COMPLETED:
+        return False
+    return fact.run.status in SETTLED or fact.task.archived_ms is not None
+
+
+def lacks_something(facts: Facts, fact: Fact) -> bool:
+    """Whether a queued task could not start even with all its upstreams done: no graph, or a handler missing."""
+    if fact.admitted and fact.nodes is not None:
+        wanted = {
+            _parsed(node.spec)["handler"] for node in fact.nodes if node.status is not NodeStatus.SUCCEEDED
+        }
+    else:
+        text = fact.task.shape if fact.task.graph is None else facts.graphs.get(fact.task.graph)
+        if text is None:
+            return True
+        wanted = {node["handler"] for node in _parsed(text)}
+    return facts.handlers is not None and not wanted <= facts.handlers
+
+
+@cache
+def _parsed(text: str) -> Any:
+    return json.loads(text)
+
+
+def not_blocked(facts: Facts) -> set[str]:
+    """The unfinished tasks that can go on as things stand: the least fixed point, so no circle lifts itself into it."""
+    free: set[str] = set()
+    while True:
+        more = {task for task, fact in facts.tasks.items() if task not in free and _free(facts, fact, free)}
+        if not more:
+            return free
+        free |= more
+
+
+def _free(facts: Facts, fact: Fact, free: set[str]) -> bool:
+    if done(facts, fact.task.id) or dead_by_itself(facts, fact.task.id):
+        return False
+    if not fact.queued:
+        return True
+    if lacks_something(facts, fact):
+        return False
+    return fact.admitted or all(done(facts, up) or up in free for up in fact.task.depends_on)
+
+
+def unfinished_upstreams(facts: Facts, fact: Fact) -> set[str]:
+    return {up for up in fact.task.depends_on if not done(facts, up)}
+
+
+def dead_upstreams(facts: Facts, fact: Fact) -> set[str]:
+    """Upstreams that are dead, by themselves or because they are blocked."""
+    stuck = facts.blocked
+    return {up for up in unfinished_upstreams(facts, fact) if dead_by_itself(facts, up) or up in stuck}
+
+
+# --- the queue ----------------------------------------------------------------------------------------------------
+
+
+def place(fact: Fact) -> tuple[int, int, int]:
+    """The order of the queue: StartNow (the latest first), priority, submission."""
+    assert fact.run is not None
+    return (-fact.run.front, fact.task.priority, fact.task.seq)
+
+
+def open_tasks(facts: Facts) -> list[str]:
+    """Queued tasks whose own gates are all open, in order."""
+    stuck = facts.blocked
+    lined = [
+        fact
+        for task, fact in facts.tasks.items()
+        if fact.queued
+        and fact.quarantined is None
+        and task not in stuck
+        and (fact.admitted or not unfinished_upstreams(facts, fact))
+        and not held(fact)
+    ]
+    return [fact.task.id for fact in sorted(lined, key=place)]
+
+
+def held(fact: Fact) -> bool:
+    return fact.task.mode is Mode.MANUAL and fact.run is not None and not fact.run.started
+
+
+def positions(facts: Facts) -> dict[str, int]:
+    """1-based places of the queued tasks that are not blocked, whatever gates they have."""
+    stuck = facts.blocked
+    lined = [f for t, f in facts.tasks.items() if f.queued and f.quarantined is None and t not in stuck]
+    return {fact.task.id: number for number, fact in enumerate(sorted(lined, key=place), start=1)}
+
+
+def slots(facts: Facts) -> dict[int, str]:
+    return {
+        fact.run.slot: task
+        for task, fact in facts.tasks.items()
+        if fact.run is not None and fact.run.status in ACTIVE
+    }
+
+
+def company_holds(facts: Facts, fact: Fact, live: Live = OPEN) -> bool:
+    """Whether something of the company or of its host keeps this task from starting."""
+    if live.no_host or live.draining or live.parked is not None or live.store_down is not None:
+        return True
+    paused = facts.company.paused_ms is not None
+    return paused and not (fact.run is not None and fact.run.front > 0)
+
+
+def would_be_admitted(facts: Facts, live: Live = OPEN) -> list[str]:
+    """Who gets a run slot if runs are admitted and nothing else happens."""
+    room = facts.company.runs_max - len(slots(facts))
+    able = [task for task in open_tasks(facts) if not company_holds(facts, facts.tasks[task], live)]
+    return able[: max(0, room)]
+
+
+# --- one task -----------------------------------------------------------------------------------------------------
+
+
+def work_state(facts: Facts, task: str, live: Live = OPEN) -> WorkState:
+    fact = facts.tasks[task]
+    run = fact.run
+    if fact.task.archived_ms is not None:
+        return WorkState.ARCHIVED
+    if fact.quarantined is not None and not (run is not None and run.status is RunStatus.STOPPED):
+        return WorkState.QUARANTINED
+    if run is not None and run.status is not RunStatus.QUEUED:
+        return WorkState(run.status.value)
+    if task in facts.blocked:
+        return WorkState.BLOCKED
+    if not fact.admitted and unfinished_upstreams(facts, fact):
+        return WorkState.WAITING
+    if held(fact):
+        return WorkState.HELD
+    quiet = attrs.evolve(live, no_host=False)
+    return WorkState.PAUSED if company_holds(facts, fact, quiet) else WorkState.QUEUED
+
+
+def ready_nodes(fact: Fact, now_ms: int) -> set[int]:
+    """Pending nodes of an admitted run whose upstream nodes have all succeeded and whose time has come."""
+    return {
+        node.pos
+        for node in fact.nodes or ()
+        if node.status is NodeStatus.PENDING
+        and (node.not_before_ms is None or node.not_before_ms <= now_ms)
+        and not _unmet(fact, node)
+    }
+
+
+def _unmet(fact: Fact, node: NodeRecord) -> set[int]:
+    assert fact.nodes is not None
+    after = _parsed(node.spec).get("after", [])
+    return {pos for pos in after if fact.nodes[pos].status is not NodeStatus.SUCCEEDED}
+
+
+def unmet(fact: Fact) -> list[int]:
+    return [len(_unmet(fact, node)) for node in fact.nodes or ()]
+
+
+def resting_nodes(fact: Fact, now_ms: int) -> dict[int, int]:
+    """Nodes that back off: position → until when."""
+    return {
+        node.pos: node.not_before_ms
+        for node in fact.nodes or ()
+        if node.status is NodeStatus.PENDING
+        and node.not_before_ms is not None
+        and node.not_before_ms > now_ms
+    }
+
+
+def startable(facts: Facts, now_ms: int) -> set[str]:
+    """Running runs with a node that could start."""
+    return {
+        task
+        for task, fact in facts.tasks.items()
+        if fact.quarantined is None
+        and fact.run is not None
+        and fact.run.status is RunStatus.RUNNING
+        and ready_nodes(fact, now_ms)
+    }
+
+
+def next_due_ms(facts: Facts, now_ms: int) -> int | None:
+    times = [
+        due
+        for fact in facts.tasks.values()
+        if fact.quarantined is None and fact.run is not None and fact.run.status not in SETTLED
+        for due in resting_nodes(fact, now_ms).values()
+    ]
+    return min(times, default=None)
+
+
+def at_its_end(fact: Fact) -> bool:
+    """Whether an active run has nothing left to do but to be settled."""
+    if fact.quarantined is not None or fact.run is None or fact.run.status not in ACTIVE:
+        return False
+    nodes = fact.nodes or ()
+    if any(node.status is NodeStatus.RUNNING for node in nodes):
+        return False
+    if fact.run.status is RunStatus.STOPPING:
+        return True
+    if all(node.status is NodeStatus.SUCCEEDED for node in nodes):
+        return True
+    gave_up = any(node.status is NodeStatus.FAILED for node in nodes)
+    can_go_on = any(node.status is NodeStatus.PENDING and not _unmet(fact, node) for node in nodes)
+    return gave_up and (fact.task.fail_fast or not can_go_on)

@@ -1,0 +1,243 @@
+"""What is going on when the process is killed. Each script may be begun again from the top by the next process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from actors import (
+    Archive,
+    Context,
+    DefineGraph,
+    Edit,
+    GiveUp,
+    Node,
+    NodeStatus,
+    Pause,
+    ReasonKind,
+    Rerun,
+    Retry,
+    RunStatus,
+    SetLimits,
+    Start,
+    Stop,
+    Submit,
+    SubmitMany,
+    TaskStatus,
+    Unarchive,
+    Unpause,
+    WorkState,
+)
+from actors.handlers import Handler
+
+from .harness import Scenario, Script, World
+
+
+def handlers(world: World) -> Mapping[str, Handler]:
+    async def step(ctx: Context) -> object:
+        """A second of work that says what it was given."""
+        world.effect(ctx)
+        await trio.sleep(1)
+        return {"payload": ctx.payload, "inputs": dict(ctx.inputs)}
+
+    async def shaky(ctx: Context) -> object:
+        """Fails twice and then succeeds, going by what is durable."""
+        world.effect(ctx)
+        status = await ctx.company.status(ctx.task)
+        tries = status.nodes[0].tries
+        if tries < 2:
+            raise RuntimeError(f"no luck, {tries} times before")
+        return "at last"
+
+    async def broken(ctx: Context) -> object:
+        """Fails for good until the world is mended."""
+        world.effect(ctx)
+        if not world.facts.get("mended"):
+            raise GiveUp("the service is down")
+        return "mended"
+
+    async def endless(ctx: Context) -> object:
+        world.effect(ctx)
+        await trio.sleep_forever()
+
+    async def door(ctx: Context) -> object:
+        """Works until its door is open."""
+        world.effect(ctx)
+        while not world.facts.get(ctx.task):
+            await trio.sleep(1)
+        return ctx.task
+
+    return {"step": step, "shaky": shaky, "broken": broken, "endless": endless, "door": door}
+
+
+def _executing(status: TaskStatus) -> bool:
+    return any(node.status is NodeStatus.RUNNING for node in status.nodes) or _over(status)
+
+
+def _over(status: TaskStatus) -> bool:
+    return status.run_status is not None and status.run_status.settled
+
+
+async def chain(script: Script) -> None:
+    await script.ask(
+        SubmitMany(
+            [
+                Submit("last", handler="step", id="c", depends_on=["b"]),
+                Submit("first", handler="step", id="a", payload=1),
+                Submit("middle", handler="step", id="b", key="the middle one", depends_on=["a"]),
+            ]
+        )
+    )
+    await script.settled("a", "b", "c")
+
+
+async def fan_out(script: Script) -> None:
+    """A graph that splits and joins, run by two tasks side by side, and tasks that need one, the other, or both."""
+    await script.ask(SetLimits(runs_max=2))
+    nodes = [
+        Node("split", "step"),
+        Node("left", "step", after=["split"], payload="l"),
+        Node("right", "step", after=["split"], payload="r"),
+        Node("join", "step", after=["left", "right"]),
+    ]
+    await script.ask(DefineGraph("fan", nodes))
+    await script.ask(
+        SubmitMany(
+            [
+                Submit("one", graph="fan", id="one", payload=1),
+                Submit("two", graph="fan", id="two", payload=2, priority=1),
+                Submit("after one", handler="step", id="after one", depends_on=["one"]),
+                Submit("after both", id="after both", depends_on=["one", "two", "after one"]),
+            ]
+        )
+    )
+    await script.settled("one", "two", "after one", "after both")
+
+
+async def retry(script: Script) -> None:
+    await script.ask(Submit("shaky", handler="shaky", id="a"))
+    await script.ask(Submit("behind it", handler="step", id="b"))
+    await script.settled("a", "b")
+
+
+async def stop(script: Script) -> None:
+    await script.ask(Submit("never ends", handler="endless", id="a"))
+    await script.ask(Submit("waits", handler="step", id="b"))
+    await script.ask(Submit("comes after", handler="step", id="c"))
+    await script.until("a", _executing)
+    await script.ask(Stop("b"))
+    await script.ask(Stop("a"))
+    await script.settled("a", "b", "c")
+    await script.ask(Stop("a"))
+
+
+async def rerun(script: Script) -> None:
+    await script.ask(Submit("twice", handler="step", id="a", payload="first"))
+    await script.ask(Submit("needs it", handler="step", id="b", mode="manual", depends_on=["a"]))
+    await script.settled("a")
+    if (await script.until("a", lambda _: True)).run == 1:
+        await script.ask(Rerun("a", payload="second"))
+    await script.settled("a")
+    await script.ask(Start("b"))
+    await script.settled("b")
+
+
+async def blocked_and_freed(script: Script) -> None:
+    await script.ask(
+        SubmitMany(
+            [
+                Submit("broken", handler="broken", id="a"),
+                Submit("needs it", handler="step", id="b", depends_on=["a"]),
+                Submit("needs that", handler="step", id="c", depends_on=["b"]),
+            ]
+        )
+    )
+    await script.settled("a")
+    if (await script.until("a", _over)).run_status is RunStatus.FAILED:
+        assert (await script.until("c", lambda _: True)).state is WorkState.BLOCKED
+        script.world.facts["mended"] = True
+        await script.ask(Retry("a"))
+    await script.settled("a", "b", "c")
+
+
+async def archive(script: Script) -> None:
+    await script.ask(Submit("done", handler="step", id="a"))
+    await script.ask(Submit("held", handler="step", id="b", mode="manual"))
+    await script.ask(Submit("brought back", handler="step", id="c", mode="manual"))
+    await script.ask(Archive("b"))
+    await script.ask(Archive("c"))
+    await script.settled("a")
+    await script.ask(Archive("a"))
+    await script.ask(Unarchive("c"))
+    if (await script.until("c", lambda _: True)).run_status is RunStatus.STOPPED:
+        await script.ask(Retry("c"))
+    await script.ask(Submit("needs what was put away", handler="step", id="d", depends_on=["a", "c"]))
+    await script.settled("c", "d")
+
+
+async def limits(script: Script) -> None:
+    """Lowered while more runs are active than are then allowed, and raised again."""
+    tasks = ["a", "b", "c", "d"]
+    await script.ask(SetLimits(runs_max=2))
+    await script.ask(SubmitMany([Submit(task, handler="door", id=task) for task in tasks]))
+    await script.until("a", _executing)
+    await script.until("b", _executing)
+    await script.ask(SetLimits(runs_max=1))
+    script.world.facts["a"] = True
+    await script.settled("a")
+    script.world.facts["b"] = True
+    await script.settled("b")
+    await script.until("c", _executing)
+    await script.ask(SetLimits(runs_max=3))
+    await script.until("d", _executing)
+    script.world.facts.update(c=True, d=True)
+    await script.settled(*tasks)
+
+
+async def pause(script: Script) -> None:
+    """What is under way finishes, what waits goes on waiting, and so does what a kill has interrupted."""
+    await script.ask(Submit("under way", handler="door", id="a"))
+    await script.ask(Submit("waits", handler="step", id="b"))
+    await script.until("a", lambda status: _executing(status) or _paused(status))
+    await script.ask(Pause())
+    script.world.facts["a"] = True
+    await script.until("a", lambda status: _over(status) or _paused(status))
+    await script.until("b", lambda status: _over(status) or _paused(status))
+    await script.ask(Unpause())
+    await script.settled("a", "b")
+
+
+def _paused(status: TaskStatus) -> bool:
+    return any(reason.kind is ReasonKind.COMPANY_PAUSED for reason in status.reasons)
+
+
+async def edit(script: Script) -> None:
+    await script.ask(Submit("in the way", handler="door", id="a"))
+    await script.ask(Submit("late", handler="step", id="b", payload="old"))
+    await script.ask(Submit("later", handler="step", id="c"))
+    await script.until("a", _executing)
+    if (await script.until("c", lambda _: True)).priority != 0:
+        await script.ask(Edit("c", priority=0))
+    if (await script.until("b", lambda _: True)).title != "better":
+        await script.ask(Edit("b", payload="new", title="better", depends_on=["c"]))
+    script.world.facts["a"] = True
+    await script.settled("a", "b", "c")
+
+
+async def without_a_slot(script: Script) -> None:
+    """A run that holds its run slot while others keep it from executing."""
+    await script.ask(Submit("in the way", handler="door", id="x"), company="other")
+    await script.until("x", _executing, company="other")
+    await script.ask(SubmitMany([Submit("a", handler="step", id="a"), Submit("b", handler="step", id="b")]))
+    script.world.facts["x"] = True
+    await script.settled("a", "b")
+    await script.settled("x", company="other")
+
+
+SCENARIOS = [
+    Scenario(drive.__name__, drive, handlers)
+    for drive in (chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit)
+]
+SCENARIOS.append(Scenario("without_a_slot", without_a_slot, handlers, executions_max=1))
+CHAIN = SCENARIOS[0]

@@ -1,0 +1,446 @@
+"""What holds of every database at every commit, and of every runtime between two turns.
+
+`check_file` asks the tables alone, so it can be asked at any moment, of a file in use, of one whose process
+was killed, of one that is closed. Each rule is a sentence and a statement that finds what breaks it; the
+rules that need more than one look are functions. The log is read as well: told from its beginning it has to
+end at the very facts that stand in the tables, or something was changed and not said.
+
+Rows that a test plants may break rules of their own; such a test is marked ``planted``.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from actors.core.entry import Entry
+from actors.core.loading import check_texts, state_of, take_in
+from actors.core.shape import spec_of
+from actors.core.state import CompanyState
+from actors.events import KINDS
+from actors.runtime.runtime import Runtime
+from storage.loading import find_company, find_tasks, load_company
+
+SHOWN = 5
+"""Offenders named in one complaint."""
+
+RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "a task has at least one run": """
+            SELECT task.company_id, task.id FROM tasks AS task WHERE NOT EXISTS (
+                SELECT 1 FROM runs WHERE runs.company_id = task.company_id AND runs.seq = task.seq)""",
+        "runs of a task are numbered from one without a gap": """
+            SELECT company_id, seq FROM runs GROUP BY company_id, seq
+            HAVING min(number) <> 1 OR max(number) <> count(*)""",
+        "only the newest run of a task is unsettled": """
+            SELECT company_id, seq, number, status FROM runs AS run WHERE settled_ms IS NULL AND EXISTS (
+                SELECT 1 FROM runs AS later WHERE later.company_id = run.company_id AND later.seq = run.seq
+                  AND later.number > run.number)""",
+        "an active run has a slot of its own": """
+            SELECT company_id, slot, count(*) FROM runs WHERE slot > 0 GROUP BY company_id, slot
+            HAVING count(*) > 1""",
+        "a run holds a slot exactly while it is active": """
+            SELECT company_id, seq, number, status, slot FROM runs
+            WHERE (slot > 0) <> (status IN ('running', 'stopping'))""",
+        "a run that was never admitted has no nodes": """
+            SELECT run.company_id, run.seq, run.number FROM runs AS run
+            JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
+            WHERE run.admitted_ms IS NULL""",
+        "nodes of a run are numbered from zero without a gap": """
+            SELECT company_id, seq, run FROM nodes GROUP BY company_id, seq, run
+            HAVING min(pos) <> 0 OR max(pos) <> count(*) - 1""",
+        "every node of a completed run has succeeded": """
+            SELECT run.company_id, run.seq, run.number, node.pos, node.status FROM runs AS run
+            JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
+            WHERE run.status = 'completed' AND node.status <> 'succeeded'""",
+        "a failed run has a failed node, or is quarantined": """
+            SELECT run.company_id, run.seq, run.number FROM runs AS run
+            WHERE run.status = 'failed' AND NOT EXISTS (
+                SELECT 1 FROM nodes AS node WHERE node.company_id = run.company_id AND node.seq = run.seq
+                  AND node.run = run.number AND node.status = 'failed')
+              AND NOT EXISTS (
+                SELECT 1 FROM events WHERE events.company_id = run.company_id AND events.task_seq = run.seq
+                  AND events.kind = 'task.quarantined')""",
+        "no node waits in a run that was stopped": """
+            SELECT run.company_id, run.seq, run.number, node.pos FROM runs AS run
+            JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
+            WHERE run.status = 'stopped' AND node.status = 'pending' AND NOT EXISTS (
+                SELECT 1 FROM events WHERE events.company_id = run.company_id AND events.task_seq = run.seq
+                  AND events.kind = 'task.quarantined')""",
+        "a node runs only in an active run": """
+            SELECT run.company_id, run.seq, run.number, node.pos, run.status FROM runs AS run
+            JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
+            WHERE node.status = 'running' AND run.slot = 0""",
+        "a node that runs has an open attempt, its last one": """
+            SELECT node.company_id, node.seq, node.run, node.pos FROM nodes AS node
+            WHERE node.status = 'running' AND NOT EXISTS (
+                SELECT 1 FROM attempts AS attempt WHERE attempt.company_id = node.company_id
+                  AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
+                  AND attempt.number = node.attempts AND attempt.generation = node.generation
+                  AND attempt.ended_ms IS NULL)""",
+        "an open attempt is the last one of a node that runs": """
+            SELECT attempt.company_id, attempt.seq, attempt.run, attempt.pos, attempt.number
+            FROM attempts AS attempt
+            LEFT JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq
+              AND node.run = attempt.run AND node.pos = attempt.pos
+            WHERE attempt.ended_ms IS NULL AND (node.status IS NOT 'running' OR node.attempts <> attempt.number)""",
+        "attempts of a node are numbered from one without a gap": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.attempts, count(attempt.number)
+            FROM nodes AS node
+            LEFT JOIN attempts AS attempt ON attempt.company_id = node.company_id AND attempt.seq = node.seq
+              AND attempt.run = node.run AND attempt.pos = node.pos
+            GROUP BY node.company_id, node.seq, node.run, node.pos
+            HAVING node.attempts <> count(attempt.number) OR node.attempts <> coalesce(max(attempt.number), 0)""",
+        "a node has a result exactly if it succeeded": """
+            SELECT company_id, seq, run, pos, status FROM nodes
+            WHERE (result IS NOT NULL) <> (status = 'succeeded')""",
+        "of one generation one result is accepted": """
+            SELECT company_id, seq, run, pos, generation, count(*) FROM attempts WHERE end = 'succeeded'
+            GROUP BY company_id, seq, run, pos, generation HAVING count(*) > 1""",
+        "a node has succeeded exactly if an attempt of its generation has": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.status FROM nodes AS node
+            WHERE (node.status = 'succeeded') <> EXISTS (
+                SELECT 1 FROM attempts AS attempt WHERE attempt.company_id = node.company_id
+                  AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
+                  AND attempt.generation = node.generation AND attempt.end = 'succeeded')""",
+        "no more tries are counted than attempts failed": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.tries FROM nodes AS node
+            WHERE node.tries > (
+                SELECT count(*) FROM attempts AS attempt WHERE attempt.company_id = node.company_id
+                  AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
+                  AND attempt.end IN ('failed', 'timed_out', 'stalled'))""",
+        "no more deaths are counted than attempts were lost": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.unclean FROM nodes AS node
+            WHERE node.unclean > (
+                SELECT count(*) FROM attempts AS attempt WHERE attempt.company_id = node.company_id
+                  AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
+                  AND attempt.end = 'lost')""",
+        "only a node that may be tried again has a time to wait for": """
+            SELECT company_id, seq, run, pos, status FROM nodes
+            WHERE not_before_ms IS NOT NULL AND status <> 'pending'""",
+        "what was pinned is a completed run of the upstream": """
+            SELECT edge.company_id, edge.seq, edge.upstream, edge.pinned_run FROM edges AS edge
+            LEFT JOIN tasks AS up ON up.company_id = edge.company_id AND up.id = edge.upstream
+            LEFT JOIN runs AS run ON run.company_id = up.company_id AND run.seq = up.seq
+              AND run.number = edge.pinned_run
+            WHERE edge.pinned_run IS NOT NULL AND run.status IS NOT 'completed'""",
+        "an upstream exists": """
+            SELECT edge.company_id, edge.seq, edge.upstream FROM edges AS edge WHERE NOT EXISTS (
+                SELECT 1 FROM tasks AS up WHERE up.company_id = edge.company_id AND up.id = edge.upstream)""",
+        "the company's counters are not behind its rows": """
+            SELECT company.company_id, company.name FROM companies AS company
+            WHERE company.task_seq < (SELECT coalesce(max(seq), 0) FROM tasks
+                                      WHERE tasks.company_id = company.company_id)
+               OR company.front_seq < (SELECT coalesce(max(front), 0) FROM runs
+                                       WHERE runs.company_id = company.company_id)""",
+        "events of a company are numbered from one without a gap": """
+            SELECT company.name, company.event_seq, count(event.seq) FROM companies AS company
+            LEFT JOIN events AS event ON event.company_id = company.company_id
+            GROUP BY company.company_id
+            HAVING company.event_seq <> count(event.seq) OR count(event.seq) <> coalesce(max(event.seq), 0)
+                OR coalesce(min(event.seq), 1) <> 1""",
+        "positions rise with the numbers": """
+            SELECT event.company_id, event.seq, event.position FROM events AS event
+            JOIN events AS later ON later.company_id = event.company_id AND later.seq = event.seq + 1
+            WHERE later.position <= event.position""",
+        "the file knows when the next node becomes due": """
+            SELECT company.name, company.due_ms, min(node.not_before_ms) FROM companies AS company
+            JOIN runs AS run ON run.company_id = company.company_id AND run.settled_ms IS NULL
+            JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
+              AND task.archived_ms IS NULL
+            JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
+              AND node.status = 'pending'
+            WHERE node.not_before_ms > (SELECT max(at_ms) FROM events
+                                        WHERE events.company_id = company.company_id)
+              AND NOT EXISTS (SELECT 1 FROM quarantine AS q WHERE q.company_id = run.company_id AND q.seq = run.seq)
+            GROUP BY company.company_id
+            HAVING company.due_ms IS NULL OR company.due_ms > min(node.not_before_ms)""",
+        "an attempt belongs to a host that was there": """
+            SELECT attempt.company_id, attempt.seq, attempt.run, attempt.pos, attempt.number, attempt.host_id
+            FROM attempts AS attempt
+            WHERE attempt.host_id > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hosts'), 0)
+               OR attempt.host_id < 1""",
+        "foreign keys are kept": "PRAGMA foreign_key_check",
+        "the file is whole": "SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+    }
+)
+"""Sentence → statement that returns what breaks it."""
+
+
+class Broken(AssertionError):
+    """Rules that do not hold. ``complaints``: rule → offenders."""
+
+    def __init__(self, where: str, complaints: Mapping[str, list[Any]]) -> None:
+        lines = [
+            f"  {rule}: {', '.join(map(str, found[:SHOWN]))}" + (" …" if len(found) > SHOWN else "")
+            for rule, found in complaints.items()
+        ]
+        super().__init__(f"{where} breaks {len(complaints)} rules\n" + "\n".join(lines))
+        self.complaints = complaints
+
+
+def check_file(path: str | Path) -> None:
+    """Raise `Broken` unless every rule holds in the database at ``path``, which may be in use. Changes nothing."""
+    raw = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None)
+    try:
+        raw.execute("PRAGMA query_only = ON")
+        raw.execute("BEGIN")
+        complaints = dict(_complaints(raw))
+    finally:
+        raw.close()
+    if complaints:
+        raise Broken(str(path), complaints)
+
+
+def _complaints(raw: sqlite3.Connection) -> Iterator[tuple[str, list[Any]]]:
+    for rule, statement in RULES.items():
+        if found := raw.execute(statement).fetchall():
+            yield rule, found
+    log = _Log(raw)
+    for rule, look in LOOKS.items():
+        if found := list(look(log)):
+            yield rule, found
+
+
+# --- the log against the tables -----------------------------------------------------------------------------
+
+
+def _data(text: str | None) -> dict[str, Any]:
+    return dict(json.loads(text)) if text else {}
+
+
+@attrs.frozen
+class _Line:
+    company: int | None
+    kind: str
+    task: str | None
+    task_seq: int | None
+    run: int | None
+    node: str | None
+    attempt: int | None
+    before: str | None
+    after: str | None
+    data: dict[str, Any] = attrs.field(converter=_data)
+
+
+class _Log:
+    """The whole log, read once, and the tables beside it."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.raw = raw
+        rows = raw.execute(
+            "SELECT company_id, kind, task, task_seq, run, node, attempt, before, after, data FROM events"
+            " ORDER BY position"
+        ).fetchall()
+        self.lines = [_Line(*row) for row in rows]
+
+    def of(self, *kinds: str) -> Iterator[_Line]:
+        return (line for line in self.lines if line.kind in kinds)
+
+    def quarantined(self) -> set[tuple[int | None, int | None]]:
+        """Tasks that were set aside once: what decodes nothing can name no node."""
+        return {(line.company, line.task_seq) for line in self.of("task.quarantined")}
+
+
+def _wrong_fields(log: _Log) -> Iterator[Any]:
+    for line in log.lines:
+        kind = KINDS.get(line.kind)
+        if kind is None:
+            yield f"{line.kind}: no such kind"
+        elif set(line.data) != set(kind.fields):
+            yield f"{line.kind}: {sorted(line.data)} instead of {sorted(kind.fields)}"
+
+
+def _runs_by_log(log: _Log) -> tuple[dict[Any, str | None], list[Any]]:
+    """Where the log says that every run stands, and where one of its lines does not go on from the last."""
+    stands: dict[Any, str | None] = {}
+    torn: list[Any] = []
+    for line in log.lines:
+        if not (line.kind.startswith("run.") or line.kind == "task.submitted"):
+            continue
+        key = (line.company, line.task_seq, line.run)
+        born = line.kind in ("task.submitted", "run.created")
+        if born == (key in stands) or (not born and stands[key] != line.before):
+            torn.append((*key, line.kind, line.before, stands.get(key)))
+        stands[key] = line.after
+    return stands, torn
+
+
+def _torn_runs(log: _Log) -> Iterator[Any]:
+    yield from _runs_by_log(log)[1]
+
+
+def _untold_runs(log: _Log) -> Iterator[Any]:
+    rows = log.raw.execute("SELECT company_id, seq, number, status FROM runs").fetchall()
+    facts = {(company, seq, number): status for company, seq, number, status in rows}
+    told, _ = _runs_by_log(log)
+    for key in sorted(facts.keys() | told.keys(), key=str):
+        if facts.get(key) != told.get(key):
+            yield (*key, f"is {facts.get(key)}, told as {told.get(key)}")
+
+
+_ENDS = ("succeeded", "failed", "timed_out", "stalled", "interrupted", "stopped", "superseded", "lost")
+
+
+def _untold_attempts(log: _Log) -> Iterator[Any]:
+    """Each attempt has one line for its beginning and, if it has ended, one for its end."""
+    told: dict[Any, list[str]] = defaultdict(list)
+    for line in log.lines:
+        what = line.kind.removeprefix("attempt.").replace("postponed", "interrupted")
+        if line.kind.startswith("attempt.") and what in ("started", *_ENDS):
+            told[(line.company, line.task_seq, line.run, line.node, line.attempt)].append(what)
+    aside = log.quarantined()
+    for row in log.raw.execute(
+        "SELECT attempt.company_id, attempt.seq, attempt.run, node.spec, attempt.number, attempt.end"
+        " FROM attempts AS attempt JOIN nodes AS node ON node.company_id = attempt.company_id"
+        " AND node.seq = attempt.seq AND node.run = attempt.run AND node.pos = attempt.pos"
+    ).fetchall():
+        company, seq, run, spec, number, end = row
+        if (company, seq) in aside:
+            continue
+        said = told.pop((company, seq, run, spec_of(spec).name, number), [])
+        if said != ["started", *([] if end is None else [end])]:
+            yield (company, seq, run, spec_of(spec).name, number, f"ended {end}, told as {said}")
+    yield from ((*key, f"told as {said}, has no row") for key, said in told.items() if key[:2] not in aside)
+
+
+def _untold_settings(log: _Log) -> Iterator[Any]:
+    paused: dict[Any, bool] = {}
+    limits: dict[Any, tuple[int, int]] = {}
+    for line in log.lines:
+        if line.kind in ("company.paused", "company.unpaused"):
+            paused[line.company] = line.kind == "company.paused"
+        elif line.kind == "company.limits_changed":
+            limits[line.company] = (line.data.get("runs_max", -1), line.data.get("weight", -1))
+    rows = log.raw.execute(
+        "SELECT company_id, paused_ms IS NOT NULL, runs_max, weight FROM companies"
+    ).fetchall()
+    for company, is_paused, *in_force in rows:
+        if bool(is_paused) != paused.get(company, False):
+            yield (company, f"paused {bool(is_paused)}, told as {paused.get(company, False)}")
+        if company in limits and tuple(in_force) != limits[company]:
+            yield (company, f"runs_max and weight are {in_force}, told as {limits[company]}")
+
+
+def _untold_tasks(log: _Log) -> Iterator[Any]:
+    archived: dict[Any, bool] = {}
+    for line in log.lines:
+        if line.kind in ("task.submitted", "task.archived", "task.unarchived"):
+            archived[(line.company, line.task_seq, line.task)] = line.kind == "task.archived"
+    rows = log.raw.execute("SELECT company_id, seq, id, archived_ms IS NOT NULL FROM tasks").fetchall()
+    facts = {(company, seq, task): bool(away) for company, seq, task, away in rows}
+    for key in sorted(facts.keys() | archived.keys(), key=str):
+        if facts.get(key) != archived.get(key):
+            yield (*key, f"archived {facts.get(key)}, told as {archived.get(key)}")
+
+
+def _circles(log: _Log) -> Iterator[Any]:
+    """Tasks that are their own upstreams, at whatever distance; walked without recursion."""
+    rows = log.raw.execute(
+        "SELECT task.company_id, task.id, edge.upstream FROM edges AS edge"
+        " JOIN tasks AS task ON task.company_id = edge.company_id AND task.seq = edge.seq"
+    ).fetchall()
+    users: dict[Any, list[Any]] = defaultdict(list)
+    unmet: dict[Any, int] = defaultdict(int)
+    for company, task, upstream in rows:
+        users[(company, upstream)].append((company, task))
+        unmet[(company, task)] += 1
+        unmet.setdefault((company, upstream), 0)
+    free = [key for key, count in unmet.items() if count == 0]
+    while free:
+        key = free.pop()
+        del unmet[key]
+        for user in users[key]:
+            unmet[user] -= 1
+            if unmet[user] == 0:
+                free.append(user)
+    yield from unmet
+
+
+LOOKS: Mapping[str, Callable[[_Log], Iterator[Any]]] = MappingProxyType(
+    {
+        "an event carries exactly the fields of its kind": _wrong_fields,
+        "each move of a run goes on from where the last one ended": _torn_runs,
+        "the log ends where the runs are": _untold_runs,
+        "every attempt is told from beginning to end": _untold_attempts,
+        "the log ends where the company's settings are": _untold_settings,
+        "the log ends where the tasks are": _untold_tasks,
+        "dependencies have no circle": _circles,
+    }
+)
+"""Sentence → what breaks it, for rules that need more than one statement."""
+
+
+# --- a runtime that lives -----------------------------------------------------------------------------------
+
+
+async def check_runtime(runtime: Runtime) -> None:
+    """Assert that a runtime's memory is sound and says what its file says, company by company. Starts no turn."""
+    check_memory(runtime)
+    for cell in runtime.supervisor.cells:
+        actor = cell.actor
+        if actor is None or actor.state is None:
+            continue
+        while not actor.between_turns.is_set():
+            await actor.between_turns.wait()
+        await _check_state(runtime, actor.state)
+
+
+def check_memory(runtime: Runtime) -> None:
+    """Assert that the registry's maps agree and that slots are what live attempts hold. Synchronous."""
+    runtime.registry.check()
+    holding = [attempt for attempt in runtime.registry if attempt.slot]
+    assert runtime.registry.slots_in_use == len(holding)
+    assert len(holding) <= runtime.options.executions_max
+
+
+async def _check_state(runtime: Runtime, state: CompanyState) -> None:
+    """What was moved step by step is what a fresh look at the tables derives."""
+    name, ids = state.company.name, list(state.entries)
+    known = runtime.handlers_known
+
+    def load() -> Callable[[sqlite3.Connection], CompanyState]:
+        def read(conn: sqlite3.Connection) -> CompanyState:
+            company = find_company(conn, name)
+            assert company is not None
+            fresh = state_of(load_company(conn, company, check_texts), known)
+            found = find_tasks(conn, company.company_id, ids, check_texts)
+            take_in(fresh, found.tasks, found.missing)
+            return fresh
+
+        return read
+
+    fresh = await runtime.database.read(load())
+    assert state.company == fresh.company
+    assert state.slots == fresh.slots
+    assert state.graphs == fresh.graphs
+    unsettled = {
+        task
+        for task, entry in fresh.entries.items()
+        if entry.task.archived_ms is None and (entry.run is None or not entry.run.status.settled)
+    }
+    assert unsettled <= state.entries.keys(), "an unsettled task is not in memory"
+    for task, entry in state.entries.items():
+        assert _told(entry) == _told(fresh.entries[task])
+        assert (task in state.open) == (task in fresh.open), f"{task} stands in only one of two lines"
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    return {
+        "task": attrs.evolve(entry.task, depends_on=tuple(sorted(entry.task.depends_on))),
+        "run": entry.run,
+        "nodes": None if entry.nodes is None else list(entry.nodes),
+        "quarantined": entry.quarantined,
+        "blocked": entry.blocked,
+        "unfinished": entry.unfinished,
+        "dead": entry.dead,
+        "standing": entry.standing,
+    }
