@@ -5,23 +5,23 @@ do harm.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from storage.loading import LoadedCompany, LoadedTask
 from storage.records import NodeRecord, TaskRecord
 
 from .cycles import mark_cycles
 from .entry import Entry, Graph
-from .shape import shape_of, spec_of
+from .shape import shape_of, spec_of, users_of
 from .state import CompanyState
 
 
 def check_texts(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
     """Raise ``ValueError`` if the shape or a node's definition is not of our writing."""
     shape_of(task.shape)
-    for place, node in enumerate(nodes):
-        spec = spec_of(node.spec)
-        if node.pos != place or any(not 0 <= upstream < len(nodes) for upstream in spec.after):
-            raise ValueError(f"node rows do not form a graph at position {node.pos}")
+    if any(node.pos != place for place, node in enumerate(nodes)):
+        raise ValueError("node rows are not numbered from 0 without a gap")
+    users_of([spec_of(node.spec) for node in nodes])
 
 
 def entries_of(loaded: Iterable[LoadedTask]) -> list[Entry]:
@@ -66,9 +66,9 @@ def state_of(loaded: LoadedCompany, handlers: frozenset[str] | None) -> CompanyS
     """A company's state from its rows."""
     state = CompanyState(loaded.company, handlers)
     for graph in loaded.graphs:
-        state.graphs[graph.name] = Graph(
-            graph.name, graph.version, shape_of(graph.shape), graph.node_payloads
-        )
+        with suppress(ValueError):  # one that cannot be read is as if it were not defined: define it again
+            shape = shape_of(graph.shape)
+            state.graphs[graph.name] = Graph(graph.name, graph.version, shape, graph.node_payloads)
     take_in(state, loaded.tasks, loaded.missing)
     mark_cycles(state)
     state.flips.clear()

@@ -69,15 +69,38 @@ def _spec_json(node: Node, places: dict[str, int]) -> dict[str, object]:
 def shape_of(text: str) -> Shape:
     """The shape that ``text`` says; raises ``ValueError`` if nobody of ours wrote it."""
     try:
-        specs = tuple(_spec(item) for item in decode(text))
-        users: list[list[int]] = [[] for _ in specs]
-        for place, spec in enumerate(specs):
-            for upstream in spec.after:
-                users[upstream].append(place)
-    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        items = decode(text)
+        if not isinstance(items, list):
+            raise TypeError("not a list")
+        specs = tuple(_spec(item) for item in items)
+    except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a graph of ours: {error!r}") from error
     handlers = frozenset(spec.handler for spec in specs)
-    return Shape(specs, tuple(tuple(places) for places in users), handlers, text)
+    return Shape(specs, users_of(specs), handlers, text)
+
+
+def users_of(specs: Sequence[NodeSpec]) -> tuple[tuple[int, ...], ...]:
+    """By position: the positions of the nodes that use its result. Raises ``ValueError`` unless the edges form
+    a graph without a circle.
+    """
+    users: list[list[int]] = [[] for _ in specs]
+    for place, spec in enumerate(specs):
+        for upstream in spec.after:
+            if not 0 <= upstream < len(specs):
+                raise ValueError(f"node {spec.name!r} is after a node that is not there")
+            users[upstream].append(place)
+    unmet = [len(spec.after) for spec in specs]
+    free = [place for place, count in enumerate(unmet) if count == 0]
+    walked = 0
+    while free:
+        walked += 1
+        for user in users[free.pop()]:
+            unmet[user] -= 1
+            if unmet[user] == 0:
+                free.append(user)
+    if walked != len(specs):
+        raise ValueError("its nodes form a circle")
+    return tuple(tuple(places) for places in users)
 
 
 @lru_cache(maxsize=SHAPES_CACHED)
@@ -90,24 +113,36 @@ def spec_of(text: str) -> NodeSpec:
 
 
 def _spec(item: dict[str, object]) -> NodeSpec:
-    after = item.get("after", [])
-    retry = item.get("retry")
-    if (
-        not isinstance(after, list)
-        or not isinstance(item["name"], str)
-        or not isinstance(item["handler"], str)
-    ):
-        raise TypeError("fields of the wrong type")
+    after, retry, attempts_max = item.get("after", []), item.get("retry"), item.get("attempts_max")
+    if not isinstance(after, list) or not all(_is_whole(place) for place in after):
+        raise TypeError("after is not a list of positions")
+    if not isinstance(item["name"], str) or not isinstance(item["handler"], str):
+        raise TypeError("a name that is no text")
+    if attempts_max is not None and not _is_whole(attempts_max):
+        raise TypeError("attempts_max is no whole number")
     return NodeSpec(
         name=item["name"],
         handler=item["handler"],
-        after=tuple(int(place) for place in after),
-        attempts_max=item.get("attempts_max"),  # type: ignore[arg-type]
-        timeout_s=item.get("timeout_s"),  # type: ignore[arg-type]
-        stall_s=item.get("stall_s", STALL_S_DEFAULT),  # type: ignore[arg-type]
+        after=tuple(after),
+        attempts_max=attempts_max,  # type: ignore[arg-type]
+        timeout_s=_seconds(item.get("timeout_s")),
+        stall_s=_seconds(item.get("stall_s", STALL_S_DEFAULT)),
         backoff=DEFAULT_BACKOFF if retry is None else Backoff(*retry),  # type: ignore[misc]
         text=encode(item, bytes_max=1 << 20),
     )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _seconds(value: object) -> float | None:
+    """A limit of time; one that is none must never reach a clock."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{value!r} is no time in seconds")
+    return value
 
 
 def node_payloads(nodes: Sequence[Node]) -> str | None:

@@ -130,6 +130,9 @@ class CompanyState:
             was = before.status if isinstance(before, NodeRecord) else None
             if was is not after.status:
                 check_move("node", NODE_MOVES, f"{change.task}/{after.run}/{after.pos}", was, after.status)
+        elif change.kind == "nodes" and isinstance(after, tuple):
+            for node in after:
+                check_move("node", NODE_MOVES, f"{change.task}/{node.run}/{node.pos}", None, node.status)
 
     def _replace(self, kind: str, task: str, before: object, after: object) -> None:
         self._REPLACERS[kind](self, task, before, after)

@@ -100,9 +100,7 @@ class Turn:
 
 
 class CompanyActor:
-    def __init__(
-        self, name: str, mailbox: Mailbox, around: Surroundings, *, careful: bool = False
-    ) -> None:
+    def __init__(self, name: str, mailbox: Mailbox, around: Surroundings, *, careful: bool = False) -> None:
         """``careful``: an actor before this one crashed, so it begins one thing at a time."""
         self.name = name
         self.mailbox = mailbox

@@ -103,9 +103,9 @@ class Executor:
         except IllegalMove as error:
             self._ended(attempt, self._illegal(attempt, error))
             return
-        attempt.alive = True
         attempt.active_s = trio.current_time()
         self._nursery.start_soon(self._run, attempt, inputs, name=f"attempt {attempt.label}")
+        attempt.alive = True
         if effect.spec.timeout_s is not None:
             self._nursery.start_soon(self._time_out, attempt, effect.spec.timeout_s)
         if effect.spec.stall_s is not None:

@@ -15,12 +15,13 @@ import attrs
 import structlog
 
 from actors.commands import end_orphan
-from actors.core.advance import attempt_key
+from actors.core.advance import attempt_key, cancel_nodes
 from actors.core.draft import AttemptKey, Draft
+from actors.core.entry import Entry
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
-from storage.records import AttemptEnd, EventRecord, RunStatus
+from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus
 from storage.statements import SQL
 from storage.units import Committed, write_events
 
@@ -40,11 +41,10 @@ class BadRow(Exception):
         self.task = task
 
 
-def running_attempts(state: CompanyState) -> list[AttemptKey]:
-    """The attempts that the rows say are running."""
+def running_attempts(state: CompanyState, only: Entry | None = None) -> list[AttemptKey]:
+    """The attempts that the rows say are running; with ``only`` those of one run."""
     keys: list[AttemptKey] = []
-    for task in state.slots.values():
-        entry = state.entries[task]
+    for entry in [state.entries[task] for task in state.slots.values()] if only is None else [only]:
         if entry.progress is not None and entry.nodes is not None:
             keys.extend(attempt_key(entry, entry.nodes[pos]) for pos in sorted(entry.progress.running))
     return keys
@@ -67,7 +67,21 @@ async def reports(company: str, state: CompanyState, around: Surroundings) -> li
             _disown(attempt.ref, attempt.phase, attempt.report, around, ended)
         elif attempt.report is not None:
             ended.append(attempt.report)
+    for entry in ending_runs(state):
+        for key in running_attempts(state, entry):
+            around.executor.cancel(AttemptRef(company, key), "stopped")
     return ended
+
+
+def ending_runs(state: CompanyState) -> list[Entry]:
+    """Active runs whose attempts were told to end: asking them again is harmless, forgetting them is not."""
+    entries = [state.entries[task] for task in state.slots.values()]
+    return [entry for entry in entries if entry.run is not None and _is_ending(entry, entry.run)]
+
+
+def _is_ending(entry: Entry, run: RunRecord) -> bool:
+    failed = entry.progress is not None and entry.progress.counts[NodeStatus.FAILED] > 0
+    return run.status is RunStatus.STOPPING or (entry.task.fail_fast and failed)
 
 
 def _disown(
@@ -103,6 +117,8 @@ def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
                 draft, Report(key, AttemptEnd.INTERRUPTED, error="found by the sweep: nobody was running it")
             )
             healed = True
+    for entry in ending_runs(state):
+        cancel_nodes(draft, entry, "stopped")
     for entry in list(state.entries.values()):
         if entry.run is not None and (entry.run.status is RunStatus.QUEUED or entry.run.status.active):
             state.refresh(entry, cause=entry.task.id)

@@ -65,13 +65,14 @@ class StallWatch:
         if attempt.phase is Phase.WAITING:
             self._push(now_s + stall_s / 2, attempt)
             return
-        quiet_s = now_s - attempt.active_s
-        if quiet_s >= stall_s:
+        # the same sums decide as are put in the heap: a difference would round another way, and look for ever
+        half_s, limit_s = attempt.active_s + stall_s / 2, attempt.active_s + stall_s
+        if now_s >= limit_s:
             self._stalled(attempt)
-        elif quiet_s >= stall_s / 2 and not attempt.warned:
-            attempt.warned = True
-            self._quiet(attempt, quiet_s)
-            self._push(attempt.active_s + stall_s, attempt)
+        elif now_s >= half_s:
+            if not attempt.warned:
+                attempt.warned = True
+                self._quiet(attempt, now_s - attempt.active_s)
+            self._push(limit_s, attempt)
         else:
-            at_s = attempt.active_s + (stall_s if attempt.warned else stall_s / 2)
-            self._push(at_s, attempt)
+            self._push(half_s, attempt)
