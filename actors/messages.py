@@ -133,9 +133,10 @@ def _is(check: Callable[[Any], Any]) -> Validator:
     """
 
     def validate(_message: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        if isinstance(value, Unset) and isinstance(attribute.default, Unset):
+        edits = isinstance(attribute.default, Unset)
+        if edits and isinstance(value, Unset):
             return
-        if value is None and (attribute.default is None or attribute.name in _ERASABLE):
+        if value is None and (attribute.default is None or (edits and attribute.name in _ERASABLE)):
             return
         check(value)
 
@@ -346,6 +347,8 @@ class GoalStopped:
 
 @attrs.frozen
 class GraphDefined:
+    """The graph's newest version; it rises with each definition that differs."""
+
     name: str
     version: int
     changed: bool = True
@@ -573,6 +576,8 @@ class Pause(Message[CompanySettings]):
 
 @attrs.frozen
 class Unpause(Message[CompanySettings]):
+    """End a `Pause`: whatever is due starts."""
+
     control: ClassVar[bool] = True
 
 

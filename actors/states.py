@@ -34,6 +34,8 @@ class WorkState(StrEnum):
 
 
 class ReasonKind(StrEnum):
+    """What a `Reason` is about."""
+
     # settled and out of the way
     ARCHIVED = "archived"
     COMPLETED = "completed"

@@ -12,6 +12,7 @@ import attrs
 
 from storage.records import CompanyRecord, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.statements import SQL
+from storage.store import Undecodable
 
 Row = Sequence[Any]
 Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
@@ -138,6 +139,7 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
         )
         run = None if row[12] is None else _run(row)
         nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
+        _refuse_undecodable(record, nodes or ())
         check(record, nodes or ())
     except (ValueError, TypeError) as error:
         if row[11] is None:
@@ -147,6 +149,14 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
             )
         return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[11], readable=False)
     return LoadedTask(record, run, nodes, quarantined=row[11])
+
+
+def _refuse_undecodable(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
+    texts: list[str | None] = [task.id, task.goal, task.graph, task.shape]
+    for node in nodes:
+        texts += (node.spec, node.error)
+    if any(isinstance(text, Undecodable) for text in texts):
+        raise ValueError("a text that is not UTF-8")
 
 
 def _nameplate(row: Row, upstreams: tuple[str, ...]) -> TaskRecord:

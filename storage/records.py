@@ -18,6 +18,8 @@ import attrs
 
 
 class RunStatus(StrEnum):
+    """Where a run stands. Running and stopping hold a run slot; completed, failed and stopped are settled."""
+
     QUEUED = "queued"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -42,6 +44,8 @@ SETTLED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED})
 
 
 class NodeStatus(StrEnum):
+    """Where a node of a run stands."""
+
     PENDING = "pending"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -63,6 +67,8 @@ class AttemptEnd(StrEnum):
 
 
 class Mode(StrEnum):
+    """How a task starts: by itself, or when a person says `Start`."""
+
     AUTO = "auto"
     MANUAL = "manual"
 

@@ -61,14 +61,39 @@ def transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connecti
     return result
 
 
+class Undecodable(str):
+    """Text of a column that is not UTF-8, with what cannot be read escaped. Nobody of ours wrote it."""
+
+    __slots__ = ()
+
+
 def read_transaction(connection: sqlite3.Connection, body: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `body` over one snapshot of the database, and let go of the snapshot whatever happens."""
+    """Run `body` over one snapshot of the database, and let go of the snapshot whatever happens.
+
+    A text that is not UTF-8 would make `sqlite3` refuse every row that was asked for with it. Then `body`
+    runs once more and is given such texts as `Undecodable`.
+    """
     roll_back(connection)
     connection.execute("BEGIN")
     try:
         return body(connection)
+    except sqlite3.OperationalError as exc:
+        if hasattr(exc, "sqlite_errorcode"):
+            raise  # SQLite's own; the module's, about what it cannot decode, have no code
+        connection.text_factory = _text_or_escaped
+        try:
+            return body(connection)
+        finally:
+            connection.text_factory = str
     finally:
         roll_back(connection)
+
+
+def _text_or_escaped(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return Undecodable(raw.decode("utf-8", "backslashreplace"))
 
 
 async def read(connection: Connection, body: Callable[[sqlite3.Connection], T]) -> T:

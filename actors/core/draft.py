@@ -273,6 +273,7 @@ class Draft:
                 groups.setdefault((flip.blocked, flip.cause), []).append(task)
         for (blocked, cause), ids in groups.items():
             kind = "tasks.blocked" if blocked else "tasks.unblocked"
+            ids.sort(key=lambda task: self.state.entries[task].task.seq)
             self.event(kind, cause=cause, count=len(ids), ids=ids[:BLOCKED_IDS_SHOWN])
         self.state.flips.clear()
 

@@ -1,0 +1,175 @@
+"""The shape of the tree: imports go one way, the pure middle is pure, and the public surface is what is documented."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import actors
+import actors.testing
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted([*ROOT.glob("actors/**/*.py"), *ROOT.glob("storage/**/*.py")])
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path, *, types_too: bool = True) -> Iterator[str]:
+    """Absolute names of what the file imports, wherever in it."""
+    package = module_of(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    tree = ast.parse(path.read_text("utf-8"))
+    skipped = set() if types_too else _type_checking(tree)
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            yield name
+            yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+def _type_checking(tree: ast.AST) -> set[ast.AST]:
+    """Everything under ``if TYPE_CHECKING``: it is not imported when the program runs."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            found.update(child for part in node.body for child in ast.walk(part))
+    return found
+
+
+LEAVES = ("actors.errors", "actors.messages", "actors.events", "actors.states")
+PURE = (
+    "trio",
+    "time",
+    "datetime",
+    "random",
+    "os",
+    "sqlite3",
+    "threading",
+    "asyncio",
+    "aiosqlite",
+    "structlog",
+    "pathlib",
+)
+MAY: dict[str, tuple[str, ...]] = {
+    # whoever begins with the key may import of our own only what begins with one of these
+    "storage.": ("storage",),
+    "actors.errors": ("storage.errors", "storage.codec"),
+    "actors.messages": ("storage.codec", "storage.records", "actors.errors"),
+    "actors.events": (),
+    "actors.states": ("storage.records",),
+    "actors.core.": (
+        "storage.records",
+        "storage.codec",
+        "storage.units",
+        "storage.loading",
+        "actors.core",
+        *LEAVES,
+    ),
+    "actors.handlers": ("storage.codec", "actors.core", *LEAVES),
+    "actors.commands": ("actors.processes", "actors.handlers", *LEAVES, "storage.codec"),
+    "actors.processes": (),
+    "actors.runtime.": (
+        "storage",
+        "actors.core",
+        "actors.runtime",
+        "actors.handlers",
+        "actors.processes",
+        "actors.commands",
+        *LEAVES,
+    ),
+    "actors.testing": ("actors.runtime", "actors.handlers"),
+    "actors.cli": ("actors",),
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_go_one_way(path: Path) -> None:
+    module = module_of(path)
+    key = max(
+        (k for k in MAY if f"{module}.".startswith(k if k.endswith(".") else f"{k}.")), key=len, default=None
+    )
+    if module in ("actors", "actors.__main__", "storage"):
+        return
+    assert key is not None, f"{module} has no place in the order"
+    ours = {name for name in imports_of(path, types_too=False) if name.split(".")[0] in ("actors", "storage")}
+    strangers = {
+        name for name in ours if not any(f"{name}.".startswith(f"{allowed}.") for allowed in MAY[key])
+    }
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if module_of(p).startswith("actors.core")], ids=module_of)
+def test_the_pure_middle_knows_no_clock_no_chance_and_no_input_or_output(path: Path) -> None:
+    assert {name for name in imports_of(path) if name.split(".")[0] in PURE} == set()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if module_of(p).startswith("actors.cli")], ids=module_of)
+def test_the_command_line_uses_only_the_public_surface(path: Path) -> None:
+    """It is the first host. Beside `actors` it knows its own modules and the handler of commands."""
+    inner = ("actors.core", "actors.runtime", "storage")
+    assert {name for name in imports_of(path) if name.startswith(inner)} == set()
+
+
+def test_only_the_bridge_knows_asyncio() -> None:
+    knows = {
+        module_of(path) for path in FILES if {"asyncio", "aiosqlite", "trio_asyncio"} & set(imports_of(path))
+    }
+    assert knows == {"storage.bridge"}
+
+
+def test_importing_starts_nothing_and_loads_no_aiosqlite() -> None:
+    code = (
+        "import sys, threading; before = threading.active_count(); import actors; "
+        "print(threading.active_count() - before, [m for m in ('aiosqlite', 'trio_asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "0 []\n"
+
+
+SURFACE = {
+    "errors": {
+        "ActorCrashed", "CompanyParked", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict",
+        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MoveRefused", "NotADatabase",
+        "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "SchemaTooNew", "StoreUnavailable", "TaskUnknown",
+        "TurnkeeperError", "UnknownGraph", "UnknownHandler", "UnknownUpstream", "WouldDeadlock",
+    },
+    "messages": {
+        "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined", "Message",
+        "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal", "Submit",
+        "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
+    },
+    "runtime": {
+        "Company", "Context", "Handler", "Progress", "Reader", "Reads", "Runtime", "Statistics", "SweepReport",
+        "open_reader", "open_runtime",
+    },
+    "reads": {
+        "KINDS", "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "Mode", "NodeStatus", "NodeView",
+        "Outcome", "Owner", "Reason", "ReasonKind", "RunStatus", "TaskStatus", "WorkState",
+    },
+}  # fmt: skip
+
+
+def test_the_public_surface_is_what_is_documented() -> None:
+    assert set(actors.__all__) == set().union(*SURFACE.values())
+    assert all(hasattr(actors, name) for name in actors.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(actors.__all__) - {"KINDS", "UNSET", "Handler"}))
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    said = getattr(actors, name).__doc__
+    assert said
+    assert not said.startswith(f"{name}("), "attrs's own words are not ours"
