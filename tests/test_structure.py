@@ -148,8 +148,8 @@ SURFACE = {
         "TurnkeeperError", "UnknownGraph", "UnknownHandler", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
-        "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined", "Message",
-        "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal", "Submit",
+        "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined",
+        "Message", "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal", "Submit",
         "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
     },
     "runtime": {

@@ -57,7 +57,6 @@ async def test_the_whole_life_of_a_task_is_told_word_for_word(
         data = fields.pop("data", {})
         return Event(seq + 1, "k", seq, at_ms, kind, "r", 1, data=data, **fields)  # type: ignore[arg-type]
 
-    began_with = {"generation": 0}
     first = {"title": "Report", "priority": 1, "mode": "auto", "goal": "g", "depends_on": []}
     began, tried, ended = EPOCH_MS, EPOCH_MS + 1_000, due + 1_000
     assert told == [
