@@ -15,9 +15,12 @@ waiting.
 
 def add_crash(crashes: Sequence[float], now_s: float) -> tuple[float, ...]:
     """The crashes that count, with this one: those that followed each other within a quiet minute."""
-    if crashes and now_s - crashes[-1] >= QUIET_S + delay_s(len(crashes)):
-        return (now_s,)
-    return (*crashes, now_s)
+    return (*crashes, now_s) if counts(crashes, now_s) else (now_s,)
+
+
+def counts(crashes: Sequence[float], now_s: float) -> bool:
+    """Whether there were crashes, and no quiet minute since."""
+    return bool(crashes) and now_s - crashes[-1] < QUIET_S + delay_s(len(crashes))
 
 
 def delay_s(crashes: int) -> float:

@@ -17,7 +17,7 @@ import attrs
 import structlog
 import trio
 
-from actors.core.restart import PARKED_ABOVE_S, add_crash, delay_s
+from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
 from actors.errors import CompanyParked, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
@@ -113,7 +113,11 @@ class Supervisor:
         return tuple(self._cells.values())
 
     def leave(self, cell: Cell, due_ms: int | None) -> bool:
-        """The actor has nothing to do. Removal and the check before it have no checkpoint between."""
+        """The actor has nothing to do. Removal and the check before it have no checkpoint between. While its crashes
+        count it stays, for they would be forgotten with it.
+        """
+        if counts(cell.crashes, trio.current_time()):
+            return False
         if self._cells.get(cell.name) is cell:
             del self._cells[cell.name]
         self.note_due(cell.name, due_ms)

@@ -1,7 +1,7 @@
-"""One company as its actor treats it, without the actor: its rows in a database in memory, its facts in a `CompanyState`.
+"""One company as its actor treats it, without the actor: rows in a database in memory, facts in a `CompanyState`.
 
-A `World` makes turns as the actor makes them (look, decide, advance, commit, evict), plays the handlers, and can be told
-to refuse a unit or to load everything anew. Nothing waits and nothing runs beside it: time is a number.
+A `World` makes turns as the actor makes them (look, decide, advance, commit, evict), plays the handlers, and can be
+told to refuse a unit or to load everything anew. Nothing waits and nothing runs beside it: time is a number.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import attrs
@@ -139,6 +140,7 @@ class World:
         mark = draft.mark()
         answer: Any = None
         if isinstance(content, Report):
+            self.slots.held.discard(content.key)  # a child that has returned holds no slot
             answer = decide_report(draft, content)
         else:
             try:
@@ -151,7 +153,7 @@ class World:
 
     def advance(self, draft: Draft, moves_max: int = MOVES_MAX) -> Advanced:
         alive = frozenset((key.task, key.run, key.pos) for key in self.running)
-        live = attrs.evolve(self.live, alive=alive)
+        live = attrs.evolve(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
         return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max)
 
     def commit(self, draft: Draft) -> None:
@@ -220,8 +222,12 @@ class World:
 
     def report(self, *reports: Report) -> None:
         self.turn(*reports)
-        while self.advanced.more:
+        while self.advanced.more or (self.advanced.kept_back and not self._suspects()):
             self.turn()
+
+    def _suspects(self) -> list[str]:
+        """Attempts that are alive at nodes under which the process died before."""
+        return [key.task for key, effect in self.running.items() if effect.suspect]
 
     def succeed(self, task: str, node: str | None = None, result: str = "1") -> None:
         self.end(task, AttemptEnd.SUCCEEDED, node, result=result)
@@ -313,8 +319,19 @@ def writing(conn: sqlite3.Connection) -> Iterator[None]:
     conn.execute("COMMIT")
 
 
+@cache
+def _empty() -> bytes:
+    conn = sqlite3.connect(":memory:")
+    try:
+        conn.executescript(schema_script())
+        return conn.serialize()
+    finally:
+        conn.close()
+
+
 def a_database() -> sqlite3.Connection:
+    """A database in memory, as `storage` would make it; a copy, because thousands of them are needed."""
     conn = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-    conn.executescript(schema_script())
+    conn.deserialize(_empty())
     conn.execute("PRAGMA foreign_keys = ON")
     return conn

@@ -63,6 +63,12 @@ PATIENCE_S = 100_000.0
 """Virtual seconds after which a life is taken to hang."""
 
 
+HOP = 3
+"""Turns of the event loop between asking for a transaction and its beginning. A thread takes as long, and whoever acts
+on what is not durable yet has the time to do so.
+"""
+
+
 class Killed(BaseException):
     """The process is dead: raised by everything that its remains ask of the database."""
 
@@ -127,6 +133,9 @@ class _Mortal:
 
     async def run(self, work: Callable[[sqlite3.Connection], T], /) -> T:
         life = self._life
+        life.refuse_the_dead()
+        for _ in range(HOP):
+            await trio.lowlevel.cancel_shielded_checkpoint()
         life.refuse_the_dead()
         life.commits += 1
         if life.kill == Kill(life.commits, after=False):
@@ -203,6 +212,13 @@ class Script:
                 return status
             await news.wait()
             self._refuse_the_dead()
+
+    async def told(self, kind: str) -> bool:
+        """Whether the log has such an event."""
+        statement = "SELECT 1 FROM events WHERE kind = ? LIMIT 1"
+        return await self.runtime.database.read(
+            lambda conn: conn.execute(statement, (kind,)).fetchone() is not None
+        )
 
     async def settled(self, *tasks: str, company: str = "acme") -> None:
         for task in tasks:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,8 +17,8 @@ from storage.ownership import owner_of
 from tests.invariants import check_file
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30.0
-"""How long a process may take to get anywhere before the test says that it hangs. Not what is measured."""
+PATIENCE_S = 60.0
+"""After so long a process is killed, so that one that hangs fails its test and nothing else. Not what is measured."""
 
 
 @contextmanager
@@ -32,9 +33,12 @@ def a_host(what: str, *path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    too_long = threading.Timer(PATIENCE_S, child.kill)
+    too_long.start()
     try:
         yield child
     finally:
+        too_long.cancel()
         if child.poll() is None:
             child.kill()
         for stream in (child.stdin, child.stdout, child.stderr):
@@ -82,16 +86,21 @@ def wait_for(child: subprocess.Popen[str], word: str) -> list[str]:
     while not said or said[-1].split(" ")[0] != word:
         heard = child.stdout.readline()
         if not heard:
-            _, err = child.communicate(timeout=PATIENCE_S)
-            raise AssertionError(f"it ended with {child.returncode}, said {said} and not {word!r}: {err}")
+            status, _, err = finished(child)
+            raise AssertionError(f"it ended with {status}, said {said} and not {word!r}: {err}")
         said.append(heard.strip())
     return said
 
 
 def finished(child: subprocess.Popen[str]) -> tuple[int, list[str], str]:
     """Wait for the end: status, what it said since, and standard error."""
-    out, err = child.communicate(timeout=PATIENCE_S)
-    return child.returncode, out.split("\n")[:-1], err
+    assert child.stdout is not None
+    assert child.stderr is not None
+    said, err = (
+        child.stdout.read().splitlines(),
+        child.stderr.read(),
+    )  # `communicate` forgets what `readline` had
+    return child.wait(PATIENCE_S), said, err
 
 
 def rows(path: Path, statement: str, *params: object) -> list[tuple[Any, ...]]:

@@ -1,0 +1,37 @@
+"""Whatever is said to a company and whatever its attempts report: what memory derives is what the definitions say.
+
+After every message, after every turn, after every refused one, after every eviction and every loading, all of it is
+compared with the definitions of `oracle`, and with what a new actor would load from the tables.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from .walking import Walk
+
+chance = st.randoms(use_true_random=False)
+
+
+@given(chance)
+@settings(max_examples=60)
+def test_memory_is_what_the_definitions_say_after_every_step(rng: Random) -> None:
+    walk = Walk(rng)
+    walk.go(steps=12)
+    walk.world.check_tables()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_memory_is_what_the_definitions_say_on_a_long_walk(seed: int) -> None:
+    walk = Walk(Random(seed))
+    walk.go(steps=120)
+    walk.world.check_tables()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_planted_rows_change_nothing_about_that(seed: int) -> None:
+    Walk(Random(seed), planting=True).go(steps=100)

@@ -1,0 +1,453 @@
+"""What cannot be carried out at all is refused where the message is built, in the sender's code, with words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from actors import messages
+from actors.errors import InvalidJson, InvalidMessage, InvalidName
+from actors.messages import (
+    DEPENDS_ON_MAX,
+    NODES_MAX,
+    TASKS_MAX,
+    UNSET,
+    Archive,
+    Backoff,
+    DefineGraph,
+    Edit,
+    Message,
+    Node,
+    Pause,
+    Rerun,
+    Retry,
+    SetLimits,
+    Start,
+    StartNow,
+    Stop,
+    StopGoal,
+    Submit,
+    SubmitMany,
+    Unarchive,
+    Unpark,
+    Unpause,
+)
+from storage.codec import JSON_BYTES_MAX, check_name, decode, encode
+from storage.records import Mode
+
+from .world import World
+
+E_ACUTE = "\u00e9"
+E_AND_ACUTE = "e\u0301"
+
+# --- names (C50) --------------------------------------------------------------------------------------------------
+
+GOOD_NAMES = [
+    *(
+        "a",
+        "a:b",
+        "b:c",
+        "A",
+        "0",
+        "@",
+        "@x",
+        "a b",
+        "a\u00a0b",
+        E_ACUTE,
+        "🚀",
+        "日本語",
+        "%_'\"--",
+        "..",
+        "a\\b",
+    ),
+    *("x" * 128, "🚀" * 128, "DROP TABLE tasks", "-", "null"),
+]
+BAD_NAMES: list[tuple[object, str]] = [
+    ("", "must have 1 to 128 characters, not 0"),
+    ("x" * 129, "must have 1 to 128 characters, not 129"),
+    ("x" * 10_000, "must have 1 to 128 characters, not 10000"),
+    ("a/b", 'must not hold "/"'),
+    ("a ", "must not begin or end with a blank"),
+    (" a", "must not begin or end with a blank"),
+    ("\u00a0a", "must not begin or end with a blank"),
+    (E_AND_ACUTE, "must be in Unicode normal form C"),
+    ("a\x00b", "must not hold control characters"),
+    ("a\nb", "must not hold control characters"),
+    ("a\tb", "must not hold control characters"),
+    ("a\x7f", "must not hold control characters"),
+    ("a\u200bb", "must not hold control characters"),
+    ("a\u202eb", "must not hold control characters"),
+    ("\ud800", "must not hold control characters"),
+    ("\ufeffa", "must not hold control characters"),
+    (None, "must be text, not NoneType"),
+    (7, "must be text, not int"),
+    (b"a", "must be text, not bytes"),
+    (["a"], "must be text, not list"),
+]
+
+CARRIERS: dict[str, Callable[[Any], object]] = {
+    "Submit.id": lambda name: Submit("t", id=name),
+    "Submit.key": lambda name: Submit("t", key=name),
+    "Submit.goal": lambda name: Submit("t", goal=name),
+    "Submit.handler": lambda name: Submit("t", handler=name),
+    "Submit.graph": lambda name: Submit("t", graph=name),
+    "Submit.depends_on": lambda name: Submit("t", depends_on=[name]),
+    "Node.name": lambda name: Node(name, "h"),
+    "Node.handler": lambda name: Node("n", name),
+    "Node.after": lambda name: Node("n", after=[name]),
+    "Edit.task": lambda name: Edit(name, priority=1),
+    "Edit.goal": lambda name: Edit("t", goal=name),
+    "Edit.handler": lambda name: Edit("t", handler=name),
+    "Edit.graph": lambda name: Edit("t", graph=name),
+    "Edit.depends_on": lambda name: Edit("t", depends_on=[name]),
+    "DefineGraph.name": lambda name: DefineGraph(name, []),
+    "StopGoal.goal": StopGoal,
+    "Start.task": Start,
+    "StartNow.task": StartNow,
+    "Stop.task": Stop,
+    "Retry.task": Retry,
+    "Rerun.task": Rerun,
+    "Archive.task": Archive,
+    "Unarchive.task": Unarchive,
+}
+CAN_BE_NONE = {"Submit.id", "Submit.key", "Submit.goal", "Submit.handler", "Submit.graph", "Edit.goal"}
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_every_name_in_a_message_is_checked(carrier: str) -> None:
+    build = CARRIERS[carrier]
+    for name in GOOD_NAMES:
+        build(name)
+    for bad, text in BAD_NAMES:
+        if bad is None and carrier in CAN_BE_NONE:
+            continue
+        with pytest.raises(InvalidName) as caught:
+            build(bad)
+        assert text in str(caught.value)
+
+
+def test_names_that_look_alike_are_different_tasks() -> None:
+    """C50: what is accepted is fully apart, by its bytes; wildcards match nothing else."""
+    world = World(runs_max=0)
+    names = ["a", "a:b", "A", "b", E_ACUTE, "e", "🚀", "%", "_", "%_'\"--", "x" * 128, "x" * 127]
+    for name in names:
+        world.ask(Submit("task", id=name, goal=name, key=name))
+    for name in names:
+        assert world.ask(StopGoal(name)).tasks == (name,)
+        assert world.entry(name).task.id == name
+        assert world.ask(Submit("task", id=name, goal=name, key=name)).existing
+    assert world.stored("SELECT count(*) FROM tasks") == [(len(names),)]
+
+
+@given(st.text(max_size=20))
+def test_a_name_that_is_accepted_stands_the_same_in_a_table(name: str) -> None:
+    try:
+        check_name(name, what="a name")
+    except InvalidName:
+        return
+    world = World(runs_max=0)
+    try:
+        world.ask(Submit("task", id=name, goal=name))
+    except InvalidMessage:
+        assert name.startswith("@")  # the queue's own
+        return
+    assert world.stored("SELECT id, goal FROM tasks") == [(name, name)]
+
+
+def test_ids_of_an_at_and_a_number_are_the_queues_own() -> None:
+    for name in ("@1", "@007", "@99999999999"):
+        with pytest.raises(InvalidMessage, match="ids of @ and a number are given by the queue"):
+            Submit("t", id=name)
+    Submit("t", id="@one")
+    Stop("@1")
+
+
+# --- JSON (C48) ---------------------------------------------------------------------------------------------------
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+LOOP: dict[str, Any] = {}
+LOOP["again"] = [LOOP]
+DEEP: Any = None
+for _ in range(201):
+    DEEP = [DEEP]
+LAUGHS: Any = "ha"
+for _ in range(100):
+    LAUGHS = [LAUGHS, LAUGHS]
+
+BAD_JSON: dict[str, Any] = {
+    "NaN": math.nan,
+    "infinity": [math.inf],
+    "minus infinity": {"a": -math.inf},
+    "a lone surrogate": "a\ud800",
+    "a lone surrogate in a key": {"\udfff": 1},
+    "a set": {1, 2},
+    "bytes": b"x",
+    "an object": object(),
+    "a number as a key": {1: 2},
+    "nothing as a key": {None: 1},
+    "a list in itself": CYCLE,
+    "an object in itself": LOOP,
+    "too deep": DEEP,
+    "two lists that hold each other a million times": LAUGHS,
+    "too large": "x" * JSON_BYTES_MAX,
+    "too many digits": 10**5_000,
+}
+GOOD_JSON: list[Any] = [
+    *(
+        None,
+        True,
+        0,
+        -1,
+        2**70,
+        0.1,
+        "",
+        "\x00",
+        "é",
+        "🚀",
+        [],
+        {},
+        (1, 2),
+        [[[]]],
+        {"a": {"b": [1, "2", None]}},
+    ),
+    "x" * (JSON_BYTES_MAX - 2),
+    *DEEP,
+]
+PAYLOADS: dict[str, Callable[[Any], object]] = {
+    "Submit": lambda payload: Submit("t", payload=payload),
+    "Edit": lambda payload: Edit("t", payload=payload),
+    "Rerun": lambda payload: Rerun("t", payload=payload),
+    "Node": lambda payload: Node("n", payload=payload),
+}
+
+
+@pytest.mark.parametrize("carrier", PAYLOADS)
+@pytest.mark.parametrize("bad", BAD_JSON)
+def test_what_is_not_json_is_refused_by_name(carrier: str, bad: str) -> None:
+    with pytest.raises(InvalidJson, match=r"^payload"):
+        PAYLOADS[carrier](BAD_JSON[bad])
+
+
+@pytest.mark.parametrize("carrier", PAYLOADS)
+def test_what_is_json_is_taken(carrier: str) -> None:
+    for good in GOOD_JSON:
+        PAYLOADS[carrier](good)
+
+
+def test_a_payload_is_as_it_was_when_it_was_sent() -> None:
+    payload = {"list": [1]}
+    world = World(runs_max=0)
+    message = Submit("task", payload=payload)
+    payload["list"].append(2)
+    world.ask(message)
+    assert world.stored("SELECT payload FROM tasks") == [('{"list":[1]}',)]
+
+
+def test_equal_values_are_equal_texts() -> None:
+    assert encode({"b": 1, "a": [1.0, "é"]}) == encode({"a": (1.0, "é"), "b": 1}) == '{"a":[1.0,"é"],"b":1}'
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_a_value_comes_back_as_it_went(value: Any) -> None:
+    assert decode(encode(value)) == value
+
+
+# --- everything else ------------------------------------------------------------------------------------------------
+
+A, B = Node("a"), Node("b", after=["a"])
+m: Any = messages
+"""Wrong types are what is tested."""
+BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
+    "a blank title": (lambda: m.Submit("  "), "title must be text that is not blank"),
+    "no title": (lambda: m.Submit(""), "title must be text that is not blank"),
+    "a title that is a number": (lambda: m.Submit(7), "title must be text that is not blank"),
+    "a long title": (lambda: m.Submit("x" * 501), "title has 501 characters, more than the 500 allowed"),
+    "a title with a line break": (lambda: m.Submit("a\nb"), "title must not hold control characters"),
+    "a title with a surrogate": (lambda: m.Submit("\ud800"), "title must not hold control characters"),
+    "a title with a C1 control": (lambda: m.Submit("a\x85b"), "title must not hold control characters"),
+    "priority of words": (lambda: m.Submit("t", priority="high"), 'priority must be a whole number or "P"'),
+    "priority P-1": (lambda: m.Submit("t", priority="P-1"), 'priority must be a whole number or "P"'),
+    "priority P": (lambda: m.Submit("t", priority="P"), 'priority must be a whole number or "P"'),
+    "priority 1.0": (lambda: m.Submit("t", priority=1.0), "priority must be a whole number"),
+    "priority true": (lambda: m.Submit("t", priority=True), "priority must be a whole number"),
+    "priority none": (lambda: m.Submit("t", priority=None), "priority must be a whole number"),
+    "priority above": (lambda: m.Submit("t", priority=1_000_001), "must be from -1000000 to 1000000"),
+    "priority P9999999": (lambda: m.Submit("t", priority="P9999999"), "must be from -1000000 to 1000000"),
+    "priority below": (lambda: m.Edit("t", priority=-1_000_001), "must be from -1000000 to 1000000"),
+    "priority in other digits": (
+        lambda: m.Submit("t", priority="P٣"),
+        'priority must be a whole number or "P"',
+    ),
+    "mode step": (lambda: m.Submit("t", mode="step"), 'mode must be "auto" or "manual"'),
+    "mode none": (lambda: m.Submit("t", mode=None), 'mode must be "auto" or "manual"'),
+    "mode of Edit": (lambda: m.Edit("t", mode="AUTO"), 'mode must be "auto" or "manual"'),
+    "attempts_max 0": (lambda: m.Submit("t", attempts_max=0), "attempts_max must be from 1 to 1000"),
+    "attempts_max 1001": (lambda: m.Node("n", attempts_max=1001), "attempts_max must be from 1 to 1000"),
+    "attempts_max true": (lambda: m.Edit("t", attempts_max=True), "attempts_max must be a whole number"),
+    "attempts_max 2.0": (lambda: m.Node("n", attempts_max=2.0), "attempts_max must be a whole number"),
+    "fail_fast 1": (lambda: m.Submit("t", fail_fast=1), "fail_fast must be true or false"),
+    "fail_fast of Edit": (lambda: m.Edit("t", fail_fast="no"), "fail_fast must be true or false"),
+    "depends_on of text": (lambda: m.Submit("t", depends_on="ab"), "depends_on must be a list of names"),
+    "depends_on of a number": (lambda: m.Submit("t", depends_on=7), "depends_on must be a list of names"),
+    "depends_on twice": (lambda: m.Submit("t", depends_on=["a", "b", "a"]), "depends_on names 'a' twice"),
+    "depends_on itself": (lambda: m.Submit("t", id="a", depends_on=["a"]), "task 'a' depends on itself"),
+    "too many upstreams": (
+        lambda: m.Submit("t", depends_on=map(str, range(DEPENDS_ON_MAX + 1))),
+        "depends_on holds 10001 names, more than the 10000 allowed",
+    ),
+    "two shapes": (lambda: m.Submit("t", handler="a", graph="g"), "give one of handler, nodes and graph"),
+    "three shapes": (lambda: m.Submit("t", handler="a", graph="g", nodes=[A]), "give one of handler, nodes"),
+    "two shapes in Edit": (lambda: m.Edit("t", nodes=[A], graph="g"), "give one of handler, nodes and graph"),
+    "nodes of text": (lambda: m.Submit("t", nodes="ab"), "nodes must be a list of Node"),
+    "nodes of names": (lambda: m.Submit("t", nodes=["a"]), "nodes must be Node"),
+    "nodes of a number": (lambda: m.DefineGraph("g", 7), "nodes must be a list of Node"),
+    "nodes of Edit none": (lambda: m.Edit("t", nodes=None), "nodes must be a list of Node"),
+    "nodes of one name": (lambda: m.Submit("t", nodes=[A, A]), "two nodes are named 'a'"),
+    "a node after nothing": (lambda: m.Submit("t", nodes=[B]), "is after 'a', which is not a node"),
+    "a node after itself": (
+        lambda: m.Submit("t", nodes=[m.Node("a", after=["a"])]),
+        "nodes form a cycle among: a",
+    ),
+    "nodes in a circle": (
+        lambda: m.Submit("t", nodes=[m.Node("a", after=["b"]), B, Node("c")]),
+        "nodes form a cycle among: a, b",
+    ),
+    "a node after another twice": (lambda: m.Node("n", after=["a", "a"]), "after names 'a' twice"),
+    "a long circle of nodes": (
+        lambda: m.DefineGraph("g", [m.Node(f"{n}", after=[f"{(n + 1) % 1000}"]) for n in range(1000)]),
+        "nodes form a cycle among",
+    ),
+    "too many nodes": (
+        lambda: m.DefineGraph("g", [A] * (NODES_MAX + 1)),
+        "10001 nodes are more than the 10000 of one run",
+    ),
+    "timeout 0": (lambda: m.Node("n", timeout_s=0), "timeout_s must be above 0 s and at most ten years"),
+    "timeout below 0": (lambda: m.Node("n", timeout_s=-1), "timeout_s must be above 0 s"),
+    "timeout nan": (lambda: m.Node("n", timeout_s=math.nan), "timeout_s must be above 0 s"),
+    "timeout for ever": (lambda: m.Node("n", timeout_s=math.inf), "at most ten years"),
+    "timeout true": (lambda: m.Node("n", timeout_s=True), "timeout_s must be a number of seconds"),
+    "timeout of text": (lambda: m.Node("n", timeout_s="5"), "timeout_s must be a number of seconds"),
+    "stall 0": (lambda: m.Node("n", stall_s=0), "stall_s must be above 0 s"),
+    "stall of text": (lambda: m.Node("n", stall_s="5"), "stall_s must be a number of seconds"),
+    "retry of a number": (lambda: m.Node("n", retry=3), "retry must be a Backoff"),
+    "retry none": (lambda: m.Node("n", retry=None), "retry must be a Backoff"),
+    "base_s below 0": (lambda: m.Backoff(base_s=-1), "base_s must be at least 0 s"),
+    "base_s nan": (lambda: m.Backoff(base_s=math.nan), "base_s must be at least 0 s"),
+    "max_s for ever": (lambda: m.Backoff(max_s=math.inf), "at most ten years"),
+    "factor below 1": (lambda: m.Backoff(factor=0.9), "factor must be from 1 to 1000"),
+    "factor nan": (lambda: m.Backoff(factor=math.nan), "factor must be from 1 to 1000"),
+    "factor above": (lambda: m.Backoff(factor=1001), "factor must be from 1 to 1000"),
+    "factor true": (lambda: m.Backoff(factor=True), "factor must be from 1 to 1000"),
+    "an empty Edit": (lambda: m.Edit("t"), "Edit changes nothing: give at least one field"),
+    "a title taken away": (lambda: m.Edit("t", title=None), "title must be text that is not blank"),
+    "an empty SubmitMany": (lambda: m.SubmitMany([]), "SubmitMany takes 1 to 10000 tasks, not 0"),
+    "a large SubmitMany": (
+        lambda: m.SubmitMany([m.Submit("t")] * (TASKS_MAX + 1)),
+        "SubmitMany takes 1 to 10000 tasks, not 10001",
+    ),
+    "SubmitMany of one": (lambda: m.SubmitMany(m.Submit("t")), "tasks must be a list of Submit"),
+    "SubmitMany of names": (lambda: m.SubmitMany(["t"]), "tasks must be Submit"),
+    "SubmitMany of one id": (lambda: m.SubmitMany([m.Submit("t", id="a")] * 2), "two tasks have the id 'a'"),
+    "an empty SetLimits": (lambda: m.SetLimits(), "SetLimits changes nothing: give runs_max or weight"),
+    "runs_max none": (lambda: m.SetLimits(runs_max=None), "runs_max must be a whole number"),
+    "weight 0": (lambda: m.SetLimits(weight=0), "weight must be from 1 to "),
+    "runs_max below 0": (lambda: m.SetLimits(runs_max=-1), "runs_max must be from 0 to 1000000"),
+    "runs_max above": (lambda: m.SetLimits(runs_max=1_000_001), "runs_max must be from 0 to 1000000"),
+    "runs_max true": (lambda: m.SetLimits(runs_max=True), "runs_max must be a whole number"),
+    "runs_max 1.5": (lambda: m.SetLimits(runs_max=1.5), "runs_max must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_MESSAGES)
+def test_what_cannot_be_carried_out_is_refused_in_words(what: str) -> None:
+    build, text = BAD_MESSAGES[what]
+    with pytest.raises(InvalidMessage) as caught:
+        build()
+    assert text in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_edges_themselves_are_allowed() -> None:
+    Submit("x" * 500, priority=1_000_000, attempts_max=1_000)
+    Submit("é 🚀 \u00a0", priority=-1_000_000, attempts_max=1)
+    SetLimits(runs_max=0)
+    SetLimits(runs_max=1_000_000)
+    Node("n", timeout_s=0.001, attempts_max=1_000, stall_s=None)
+    Node("n", timeout_s=10 * 365 * 86_400)
+    Backoff(base_s=0, factor=1, max_s=0)
+    DefineGraph("g", [])
+    DefineGraph("g", [Node(str(n), "h", after=[str(n - 1)] if n else []) for n in range(NODES_MAX)])
+    Submit("t", depends_on=map(str, range(DEPENDS_ON_MAX)))
+
+
+def test_a_priority_is_a_number_however_it_is_written() -> None:
+    assert [Submit("t", priority=p).priority for p in (7, "7", "P7", "p7", "P007")] == [7] * 5
+    assert Edit("t", priority="P7").priority == 7
+
+
+def test_values_are_taken_in_the_shape_in_which_they_are_kept() -> None:
+    message = Submit("t", depends_on=["b", "a"], mode="manual", nodes=[A, B])
+    assert message.depends_on == ("b", "a")
+    assert message.mode is Mode.MANUAL
+    assert message.nodes == (A, B)
+    assert Submit("t", mode=Mode.AUTO).mode is Mode.AUTO
+    assert Node("n").handler == "n"
+    assert Node("n", timeout_s=5).timeout_s == 5.0
+
+
+def test_edit_knows_what_it_changes_and_when_it_counts() -> None:
+    edit = Edit("t", priority=1, goal=None, payload=None)
+    assert edit.changes == {"priority", "goal", "payload"}
+    assert not edit.at_once
+    assert Edit("t", priority=1, attempts_max=None).at_once
+    assert edit.title is UNSET
+    assert repr(UNSET) == "UNSET"
+
+
+def test_a_goal_and_a_cap_can_be_taken_away() -> None:
+    world = World(runs_max=0)
+    world.ask(Submit("task", id="t", goal="g", attempts_max=7, payload=1))
+    world.ask(Edit("t", goal=None, attempts_max=None, payload=None))
+    assert world.stored("SELECT goal, attempts_max, payload FROM tasks") == [(None, None, None)]
+
+
+SAMPLES: list[Message[Any]] = [
+    Submit("t"),
+    SubmitMany([Submit("t")]),
+    *(kind("t") for kind in (Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive)),
+    Edit("t", priority=1),
+    DefineGraph("g", [A]),
+    Pause(),
+    Unpause(),
+    SetLimits(runs_max=1),
+    StopGoal("g"),
+    Unpark(),
+]
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_is_a_frozen_value(message: Message[Any]) -> None:
+    value: Any = message
+    assert message == attrs.evolve(value)
+    for field in attrs.fields(type(value)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(message, field.name, None)
+
+
+def test_control_messages_are_those_that_must_get_through() -> None:
+    control = {type(message) for message in SAMPLES if message.control}
+    assert control == {Stop, StopGoal, Pause, Unpause, SetLimits, Unpark}

@@ -1,0 +1,317 @@
+"""Random walks of a company: messages, outcomes of attempts, time, limits, refused units, new actors, planted rows.
+
+All chance comes from one ``random.Random``: from Hypothesis, so that a failing walk is shrunk, or from a seed, so
+that a long walk is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from actors.core.draft import AttemptKey
+from actors.core.reports import Report
+from actors.messages import (
+    Archive,
+    Backoff,
+    DefineGraph,
+    Edit,
+    Message,
+    Node,
+    Pause,
+    Rerun,
+    Retry,
+    SetLimits,
+    Start,
+    StartNow,
+    Stop,
+    StopGoal,
+    Submit,
+    SubmitMany,
+    Unarchive,
+    Unpause,
+)
+from actors.runtime.recovery import Quarantine
+from storage.records import AttemptEnd
+
+from .agreement import check_against_file, snapshot, watch
+from .world import World, writing
+
+NAMES = "abcdefgh"
+GRAPHS = (
+    (),
+    (Node("one", "x", payload=1),),
+    (Node("one", "x"), Node("two", "y", after=["one"])),
+    (Node("one", "y", attempts_max=1), Node("two", "x", attempts_max=1)),
+    (
+        Node("l", "x", retry=Backoff(base_s=1, max_s=4)),
+        Node("r", "y"),
+        Node("end", "x", after=["l", "r"]),
+    ),
+)
+FITTING: Sequence[tuple[Callable[[str], Message[Any]], str]] = (
+    (Retry, "failed"),
+    (Retry, "stopped"),
+    (Retry, "running"),
+    (StartNow, "failed"),
+    (StartNow, "queued"),
+    (Start, "queued"),
+    (Rerun, "completed"),
+    (Rerun, "failed"),
+    (Rerun, "stopped"),
+    (Archive, "completed"),
+    (Archive, "failed"),
+    (Stop, "running"),
+)
+"""Messages that do something to a task whose newest run stands so."""
+
+
+PLANTED_EDGE = "INSERT OR IGNORE INTO edges VALUES (1, ?, ?, NULL)"
+PLANTED_HALT = "UPDATE runs SET status = 'halted' WHERE seq = ? AND status = 'queued' AND admitted_ms > 0"
+PLANTED_HOLE = """
+    DELETE FROM runs WHERE seq = ? AND admitted_ms IS NULL
+    AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.seq = runs.seq AND other.number > 1)"""
+
+
+class Walk:
+    def __init__(
+        self, rng: Random, *, planting: bool = False, graphs: Sequence[tuple[Node, ...]] = GRAPHS
+    ) -> None:
+        self.rng = rng
+        self.graphs = graphs
+        self.world = World(runs_max=3, handlers={"x", "y"}, executions_max=4)
+        self.story: list[str] = []
+        """What was done, for the one who has to find out."""
+        self.last: Report | None = None
+        self.steps: list[Callable[[], None]] = [
+            self.messages,
+            self.messages,
+            self.a_fitting_message,
+            self.a_fitting_message,
+            self.a_fitting_message,
+            self.back_again,
+            self.outcomes,
+            self.outcomes,
+            self.all_succeed,
+            self.both,
+            self.a_refused_turn,
+            self.time_passes,
+            self.execution_slots,
+            self.a_new_actor,
+            self.quarantine,
+        ]
+        if planting:
+            self.steps.append(self.plant)
+        watch(self.world)
+
+    def go(self, steps: int) -> None:
+        try:
+            self.turn(DefineGraph("g", GRAPHS[2]), self.everything())
+            for _ in range(steps):
+                step = self.pick(self.steps)
+                self.story.append(step.__name__)
+                step()
+                check_against_file(self.world)
+        except Exception as error:
+            error.add_note("\n".join(self.story[-60:]))
+            raise
+
+    # --- chance -------------------------------------------------------------------------------------------------
+
+    def pick(self, among: Sequence[Any]) -> Any:
+        return among[self.rng.randrange(len(among))]
+
+    def maybe(self, one_in: int = 2) -> bool:
+        return self.rng.randrange(one_in) == 0
+
+    def some(self, among: Sequence[str], most: int) -> list[str]:
+        left = list(among)
+        count = self.rng.randrange(min(most, len(left)) + 1)
+        return [left.pop(self.rng.randrange(len(left))) for _ in range(count)]
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def submit(self, task: str | None, above: Sequence[str], *, key: str | None = None) -> Submit:
+        return Submit(
+            "title",
+            id=task,
+            depends_on=[up for up in self.some(above, 2) if up != task],
+            priority=self.rng.randrange(1, 4),
+            mode="manual" if self.maybe(5) else "auto",
+            goal="goal" if self.maybe(3) else None,
+            key=key,
+            attempts_max=self.pick([None, None, 1, 2]),
+            fail_fast=self.maybe(3),
+            **self.shape(),
+        )
+
+    def shape(self) -> dict[str, Any]:
+        return self.pick(  # type: ignore[no-any-return]
+            [{"handler": "x"}, {"graph": "g"}, *({"nodes": nodes} for nodes in self.graphs)]
+        )
+
+    def everything(self) -> SubmitMany:
+        """Every task, each depending on some before it."""
+        return SubmitMany([self.submit(task, NAMES[:i]) for i, task in enumerate(NAMES)])
+
+    def batch(self) -> SubmitMany:
+        """Some tasks in any order, depending on anything."""
+        chosen = ["new", *self.some(NAMES, 2)]
+        self.rng.shuffle(chosen)
+        return SubmitMany([self.submit(task, [*NAMES, "new"]) for task in chosen])
+
+    def edit(self) -> Edit:
+        fields: dict[str, Callable[[], Any]] = {
+            "priority": lambda: self.rng.randrange(1, 4),
+            "attempts_max": lambda: self.pick([None, 1, 2]),
+            "depends_on": lambda: self.some([*NAMES, "new"], 2),
+            "mode": lambda: self.pick(["auto", "manual"]),
+            "goal": lambda: self.pick([None, "goal"]),
+            "payload": lambda: 1,
+            "fail_fast": self.maybe,
+        }
+        chosen = {name: fields[name]() for name in self.some(list(fields), 2)}
+        shape = self.shape() if self.maybe() else {}
+        return Edit(self.pick(NAMES), title="other", **chosen, **shape)
+
+    def message(self) -> Message[Any]:
+        kinds: list[Callable[[], Message[Any]]] = [
+            self.edit,
+            self.edit,
+            self.batch,
+            lambda: self.submit(self.pick([None, "new", *NAMES]), NAMES, key=self.pick([None, "k"])),
+            lambda: self.pick([Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive])(self.pick(NAMES)),
+            lambda: self.pick([Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive])(self.pick(NAMES)),
+            lambda: SetLimits(runs_max=self.pick([0, 1, 2, 3, 4])),
+            lambda: self.pick([Pause(), Unpause(), Unpause(), Unpause(), StopGoal("goal")]),
+            lambda: DefineGraph("g", self.pick(self.graphs)),
+        ]
+        return self.pick(kinds)()  # type: ignore[no-any-return]
+
+    def outcome(self, key: AttemptKey) -> Report:
+        end = self.pick(
+            [*(end for end in AttemptEnd if end not in LATER), *[AttemptEnd.SUCCEEDED] * 5, AttemptEnd.FAILED]
+        )
+        if end is AttemptEnd.SUCCEEDED:
+            return Report(key, end, result="1")
+        if end is AttemptEnd.FAILED:
+            return Report(key, end, error="E", give_up=self.maybe())
+        return Report(key, end, again_s=self.pick([None, 2.0]) if end is AttemptEnd.INTERRUPTED else None)
+
+    def some_outcomes(self, most: int) -> list[Report]:
+        alive = list(self.world.running)
+        count = min(len(alive), self.rng.randrange(most + 1))
+        chosen = [alive.pop(self.rng.randrange(len(alive))) for _ in range(count)]
+        late = [self.last] if self.last is not None and self.maybe(8) else []
+        return [*(self.outcome(key) for key in chosen), *late]
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def turn(self, *contents: Message[Any] | Report, moves_max: int = 200) -> None:
+        for content in contents:
+            self.story.append(f"  {content!r}")
+            if isinstance(content, Report):
+                self.last = content
+        for answer in self.world.turn(*contents, moves_max=moves_max):
+            self.story.append(f"    -> {answer!r}")
+
+    def messages(self) -> None:
+        count = self.rng.randrange(1, 4)
+        self.turn(*[self.message() for _ in range(count)], moves_max=self.pick([200, 200, 1, 2]))
+
+    def both(self) -> None:
+        self.turn(*self.some_outcomes(2), self.message(), self.message())
+
+    def a_fitting_message(self) -> None:
+        kind, status = self.pick(FITTING)
+        tasks = [
+            row[0]
+            for row in self.world.stored(
+                "SELECT task.id FROM tasks AS task JOIN runs AS run USING (company_id, seq)"
+                " WHERE run.status = ? AND task.archived_ms IS NULL ORDER BY task.seq",
+                status,
+            )
+        ]
+        if tasks:
+            self.turn(kind(self.pick(tasks)))
+
+    def back_again(self) -> None:
+        """An archived or quarantined task comes back."""
+        tasks = [
+            row[0] for row in self.world.stored("SELECT id FROM tasks WHERE archived_ms > 0 ORDER BY seq")
+        ]
+        tasks += [
+            row[0]
+            for row in self.world.stored(
+                "SELECT task.id FROM tasks AS task JOIN quarantine USING (company_id, seq) ORDER BY task.seq"
+            )
+        ]
+        if tasks:
+            task = self.pick(tasks)
+            self.turn(Unarchive(task), Retry(task))
+
+    def outcomes(self) -> None:
+        self.turn(*self.some_outcomes(4))
+
+    def all_succeed(self) -> None:
+        self.turn(*[Report(key, AttemptEnd.SUCCEEDED, result="1") for key in self.world.running])
+
+    def a_refused_turn(self) -> None:
+        """The database refuses the unit: in memory nothing happened."""
+        contents = [self.message() for _ in range(self.rng.randrange(3))]
+        reports = self.some_outcomes(3)
+        self.world.look(contents)
+        self.world.look(contents)  # what the first look brought in may need its own upstreams
+        before = snapshot(self.world)
+        self.story.append(f"  {[*reports, *contents]!r}")
+        self.world.turn(*reports, *contents, commit=False)
+        assert snapshot(self.world) == before
+
+    def time_passes(self) -> None:
+        self.world.wait(self.rng.randrange(1, 6))
+
+    def execution_slots(self) -> None:
+        self.world.slots.free = self.rng.randrange(5)
+        self.turn()
+
+    def a_new_actor(self) -> None:
+        self.world.handlers = frozenset(self.pick([{"x", "y"}, {"x", "y"}, {"x"}]))
+        self.world.reload()
+
+    def quarantine(self) -> None:
+        if not self.maybe(4):
+            return
+        task = self.pick(NAMES)
+        rows = self.world.stored("SELECT seq FROM tasks WHERE id = ?", task)
+        if rows:
+            self.story.append(f"  {task}")
+            with writing(self.world.conn):
+                Quarantine(self.world.name, task, rows[0][0], "why", None, self.world.now_ms)(self.world.conn)
+            for key in self.world.attempts(task):
+                del self.world.running[key]
+                self.world.slots.held.discard(key)
+            self.world.reload()
+
+    def plant(self) -> None:
+        """Rows that no message can make: an upstream that is not there, any edge at all, a run that is gone, a halt."""
+        rows = self.world.stored("SELECT seq FROM tasks ORDER BY seq")
+        if not rows:
+            return
+        seq = self.pick(rows)[0]
+        statement, *params = self.pick(
+            [
+                (PLANTED_EDGE, seq, "ghost"),
+                (PLANTED_EDGE, seq, "new"),
+                (PLANTED_EDGE, seq, self.pick(NAMES)),
+                (PLANTED_EDGE, seq, self.pick(NAMES)),
+                (PLANTED_HALT, seq),
+                (PLANTED_HOLE, seq),
+            ]
+        )
+        self.story.append(f"  {statement} {params}")
+        self.world.plant(statement, *params)
+
+
+LATER = {AttemptEnd.SUPERSEDED}
+"""Nothing can bring it about yet."""

@@ -1,0 +1,585 @@
+"""The breakages: what each one breaks, where, and who has to notice.
+
+``of`` names the promise of the design (1 to 10) or the table that is broken. ``old`` occurs exactly once in the
+file; a test holds it to that, so an edit that moves the text has to take its mutant along.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+PROMISES = "tests/test_promises.py"
+CRASH = "tests/crash/test_every_commit.py"
+DYING = "tests/crash/test_dying_processes.py"
+FENCES = "tests/crash/test_fences.py"
+INVARIANTS = "tests/test_invariants.py"
+
+COMMITS = f"{CRASH}::test_a_kill_before_or_after_any_commit_shows_nowhere_in_the_end"
+ORDER = f"{PROMISES}::test_the_order_is_priority_as_a_number_and_then_submission"
+LINE = (
+    f"{PROMISES}::test_a_task_that_cannot_start_does_not_hold_up_the_line_and_a_retried_one_keeps_its_place"
+)
+LIMITS = f"{PROMISES}::test_no_admission_goes_above_the_run_limit_nor_an_execution_above_the_other"
+LOWERED = f"{PROMISES}::test_lowering_the_limit_stops_nothing_and_lets_nothing_in_until_the_count_is_below"
+FILE_REFUSES = f"{PROMISES}::test_the_file_itself_refuses_a_run_above_the_limit_and_a_slot_that_is_taken"
+WHY = f"{PROMISES}::test_every_task_that_is_not_running_says_exactly_why"
+FREED = f"{PROMISES}::test_what_is_blocked_is_free_the_moment_its_cause_is_gone"
+KEPT = f"{PROMISES}::test_what_was_asked_for_is_there_after_the_next_start"
+LATE = f"{PROMISES}::test_a_result_of_an_attempt_that_was_left_behind_is_late_and_changes_nothing"
+STOPPED = f"{PROMISES}::test_a_result_that_comes_after_the_stop_was_committed_changes_nothing"
+KEY = f"{PROMISES}::test_the_idempotency_key_is_the_same_over_retries_and_a_person_s_retry"
+ONE_RESULT = f"{PROMISES}::test_the_file_itself_refuses_a_second_result_of_one_generation"
+SHOWN = (
+    f"{PROMISES}::"
+    "test_a_failure_that_is_retried_leaves_its_error_shown_and_an_interruption_does_not_overwrite_it"
+)
+TRIES = f"{PROMISES}::test_a_node_is_tried_exactly_as_often_as_it_may"
+TROUBLE = f"{PROMISES}::test_an_actor_that_crashes_and_a_handler_that_raises_are_no_one_else_s_trouble"
+ANSWERED = f"{PROMISES}::test_every_ask_is_answered_also_when_the_store_is_away_and_the_runtime_closes"
+STORY = f"{PROMISES}::test_the_whole_story_of_a_task_is_told_in_its_order"
+MOVES = "tests/core/test_tables.py"
+CELLS = f"{MOVES}::test_a_move_is_made_if_the_table_has_it_and_raises_if_not"
+FROZEN = f"{MOVES}::test_a_table_cannot_be_changed_at_any_level"
+BLOCKING = f"{PROMISES}::test_reasons_that_block_are_those_that_no_waiting_ends"
+FIVE_DEATHS = f"{DYING}::test_a_node_under_which_the_process_dies_five_times_fails_and_the_others_run_on"
+SUSPECTS = f"{DYING}::test_suspects_of_all_companies_execute_one_at_a_time_until_they_succeed"
+HOSTS = f"{DYING}::test_the_number_of_a_pruned_host_is_not_given_to_the_next"
+FOUND_DEAD = f"{DYING}::test_a_node_found_dead_blocks_its_dependents_just_as_one_that_failed"
+DRAINED = f"{DYING}::test_a_graceful_drain_uses_up_no_death_and_no_try"
+FORGIVEN = f"{DYING}::test_a_success_forgets_the_deaths_before_it"
+CLAIMED = f"{FENCES}::test_an_actor_whose_company_was_claimed_by_another_starts_nothing"
+RECOVERERS = f"{FENCES}::test_of_two_that_recover_the_same_orphan_only_the_one_that_wins_acts"
+ROLLED_BACK = f"{FENCES}::test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen"
+CURSORS = f"{FENCES}::test_readers_that_restart_from_their_cursors_see_every_event_once_and_in_order"
+REUSED = f"{FENCES}::test_a_cursor_never_comes_to_point_at_another_event"
+CELL = "tests/core/test_message_by_state.py::test_a_message_does_to_a_task_what_its_cell_says"
+DURABILITY = "tests/storage/test_opening.py::test_full_durability_is_the_default"
+BATCH = "tests/storage/test_writer.py::test_a_refused_unit_is_rolled_back_alone_wherever_it_stands"
+OWNER = "tests/storage/test_ownership.py::test_a_second_opening_in_another_process_is_refused_by_the_name_of_the_first"
+SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
+
+
+@attrs.frozen
+class Mutant:
+    name: str
+    of: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema")
+"""Every table that has to have a mutant, beside the ten promises."""
+
+MUTANTS = [
+    # --- 1. queueing, not refusing
+    Mutant(
+        "a full mailbox refuses",
+        "1",
+        "actors/runtime/mailbox.py",
+        "                await self._room.park()",
+        '                raise RuntimeError("full")',
+        (f"{PROMISES}::test_submitting_to_a_busy_company_never_fails_for_being_busy",),
+    ),
+    # --- 2. order
+    Mutant(
+        "priorities are compared as text",
+        "2",
+        "actors/core/order.py",
+        "return (-run.front, task.priority, task.seq)",
+        "return (-run.front, str(task.priority), task.seq)  # type: ignore[return-value]",
+        (ORDER,),
+    ),
+    Mutant(
+        "the last submitted goes first",
+        "2",
+        "actors/core/order.py",
+        "return (-run.front, task.priority, task.seq)",
+        "return (-run.front, task.priority, -task.seq)",
+        (ORDER,),
+    ),
+    Mutant(
+        "a closed gate holds up the line",
+        "2",
+        "actors/core/state.py",
+        "if entry.queued and entry.run is not None and is_open(entry):",
+        "if entry.queued and entry.run is not None:",
+        (LINE,),
+    ),
+    # --- 3. admission
+    Mutant(
+        "one run more than allowed",
+        "3",
+        "actors/core/state.py",
+        "return max(0, self.company.runs_max - len(self.slots))",
+        "return max(0, self.company.runs_max + 1 - len(self.slots))",
+        (LIMITS,),
+    ),
+    Mutant(
+        "executions are not counted",
+        "3",
+        "actors/runtime/slots.py",
+        "taken = self._registry.slots_in_use + sum(self._offers.values()) + len(self._returning)",
+        "taken = sum(self._offers.values()) + len(self._returning)",
+        (LIMITS,),
+    ),
+    Mutant(
+        "the file lets one run more in",
+        "3",
+        "storage/sql/schema.sql",
+        """CREATE TRIGGER runs_admission_by_update BEFORE UPDATE OF slot ON runs WHEN NEW.slot > 0 AND OLD.slot = 0
+BEGIN
+    SELECT RAISE(ABORT, 'runs_max reached')""",
+        """CREATE TRIGGER runs_admission_by_update BEFORE UPDATE OF slot ON runs WHEN NEW.slot > 0 AND OLD.slot = 0
+BEGIN
+    SELECT RAISE(IGNORE)""",
+        (FILE_REFUSES,),
+    ),
+    Mutant(
+        "the file lets two runs have one slot",
+        "3",
+        "storage/sql/schema.sql",
+        "CREATE UNIQUE INDEX runs_slot",
+        "CREATE INDEX runs_slot",
+        (FILE_REFUSES,),
+    ),
+    # --- 4. no lie in the queue
+    Mutant(
+        "explain forgets the line",
+        "4",
+        "actors/core/work_state.py",
+        "return gates if line is None else [*gates, line]",
+        "return gates",
+        (WHY,),
+    ),
+    Mutant(
+        "blocked does not dissolve",
+        "4",
+        "actors/core/state.py",
+        "            dependent.dead += dead\n",
+        "            dependent.dead += max(0, dead)\n",
+        (FREED,),
+    ),
+    Mutant(
+        "what is blocked is called waiting",
+        "4",
+        "actors/states.py",
+        "BLOCKING = frozenset(\n    {\n        ReasonKind.UPSTREAM_FAILED,\n",
+        "BLOCKING = frozenset(\n    {\n",
+        (BLOCKING, WHY),
+    ),
+    # --- 5. nothing is lost
+    Mutant(
+        "an ask is answered before its commit",
+        "5",
+        "actors/runtime/company.py",
+        "            return Value(decide(draft, content, looked))",
+        "            envelope.answer(early := decide(draft, content, looked))\n            return Value(early)",
+        (f"{COMMITS}[chain]",),
+    ),
+    Mutant(
+        "what ran when the process died is forgotten",
+        "5",
+        "actors/runtime/recovery.py",
+        "        await _orphan(company, state.company.company_id, key, around)\n        for key in running\n",
+        "        await _orphan(company, state.company.company_id, key, around)\n        for key in running[:0]\n",
+        (f"{COMMITS}[chain]",),
+    ),
+    Mutant(
+        "a commit is not synced",
+        "5",
+        "storage/opening.py",
+        '"full": "PRAGMA synchronous = FULL"',
+        '"full": "PRAGMA synchronous = NORMAL"',
+        (
+            DURABILITY,
+            "tests/storage/test_opening.py::test_the_writer_is_set_up_for_the_durability_that_was_asked_for",
+        ),
+    ),
+    Mutant(
+        "a transaction is never committed",
+        "5",
+        "storage/store.py",
+        'connection.execute("COMMIT")',
+        'connection.execute("ROLLBACK")',
+        (KEPT,),
+    ),
+    Mutant(
+        "a run's moves are not written",
+        "5",
+        "storage/units.py",
+        'for statement, records in (("update_run", self.runs), ("insert_run", self.new_runs)):',
+        'for statement, records in (("insert_run", self.new_runs),):',
+        (SOUND, KEPT),
+    ),
+    Mutant(
+        "a company's settings are not written",
+        "5",
+        "storage/units.py",
+        "        if self.company is not None:\n",
+        "        if False and self.company is not None:\n",
+        (KEPT,),
+    ),
+    Mutant(
+        "the file lets one run more be born active",
+        "3",
+        "storage/sql/schema.sql",
+        "CREATE TRIGGER runs_admission_by_insert BEFORE INSERT ON runs WHEN NEW.slot > 0\n",
+        "CREATE TRIGGER runs_admission_by_insert BEFORE INSERT ON runs WHEN NEW.slot > 99\n",
+        (FILE_REFUSES,),
+    ),
+    # --- 6. at least once, accepted once
+    Mutant(
+        "the result of an older attempt counts",
+        "6",
+        "actors/core/reports.py",
+        "return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None",
+        "return node if node.status is NodeStatus.RUNNING else None",
+        (LATE,),
+    ),
+    Mutant(
+        "a result after the stop counts",
+        "6",
+        "actors/core/reports.py",
+        "    if entry.run.status is RunStatus.STOPPING:\n        _end_stopped",
+        "    if entry.run.status is RunStatus.STOPPING and report.result is None:\n        _end_stopped",
+        (STOPPED,),
+    ),
+    Mutant(
+        "each attempt has its own idempotency key",
+        "6",
+        "actors/runtime/execution.py",
+        "{attempt.spec.name}/{attempt.generation}",
+        "{attempt.spec.name}/{key.number}",
+        (KEY,),
+    ),
+    Mutant(
+        "the file takes two results of one generation",
+        "6",
+        "storage/sql/schema.sql",
+        "CREATE UNIQUE INDEX attempts_accepted",
+        "CREATE INDEX attempts_accepted",
+        (ONE_RESULT,),
+    ),
+    Mutant(
+        "a recoverer acts without having won",
+        "6",
+        "storage/sql/queries.sql",
+        "WHERE company_id = :company_id AND epoch = :epoch\n",
+        "WHERE company_id = :company_id AND :epoch = :epoch\n",
+        (CLAIMED, RECOVERERS),
+    ),
+    Mutant(
+        "two processes own one database",
+        "6",
+        "storage/ownership.py",
+        "            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            pass\n",
+        (OWNER,),
+    ),
+    # --- 7. failed means given up
+    Mutant(
+        "a retried failure hides its error",
+        "7",
+        "actors/core/reports.py",
+        "status=after, tries=tries, not_before_ms=due, error=report.error)",
+        "status=after, tries=tries, not_before_ms=due, error=report.error if last else None)",
+        (SHOWN,),
+    ),
+    Mutant(
+        "an interruption is shown as an error",
+        "7",
+        "actors/core/reports.py",
+        "    draft.node(entry, node.pos, status=NodeStatus.PENDING)\n",
+        "    draft.node(entry, node.pos, status=NodeStatus.PENDING, error=report.error)\n",
+        (SHOWN,),
+    ),
+    Mutant(
+        "one try too many",
+        "7",
+        "actors/core/reports.py",
+        "tries >= limit",
+        "tries > limit",
+        (TRIES,),
+    ),
+    Mutant(
+        "a failure without text has no name",
+        "7",
+        "actors/runtime/describe.py",
+        'return clean_text(f"{name}: {text}") if text else name',
+        'return clean_text(f"{name}: {text}") if text else ""',
+        (SHOWN,),
+    ),
+    # --- 8. one company's trouble is its own
+    Mutant(
+        "an actor's crash reaches the nursery",
+        "8",
+        "actors/runtime/supervisor.py",
+        "                    await self._survive(cell, error)\n",
+        "                    raise\n",
+        (TROUBLE,),
+    ),
+    Mutant(
+        "all the suspects at once",
+        "8",
+        "actors/core/advance.py",
+        "    return node.unclean >= SUSPECT_FROM\n",
+        "    return False\n",
+        (FIVE_DEATHS, SUSPECTS),
+    ),
+    Mutant(
+        "a killer runs for ever",
+        "8",
+        "actors/core/reports.py",
+        "    enough = unclean >= UNCLEAN_MAX\n",
+        "    enough = False\n",
+        (FIVE_DEATHS,),
+    ),
+    Mutant(
+        "a success does not clear a suspect",
+        "8",
+        "actors/core/reports.py",
+        "    draft.node(entry, node.pos, status=NodeStatus.SUCCEEDED, unclean=0)\n",
+        "    draft.node(entry, node.pos, status=NodeStatus.SUCCEEDED)\n",
+        (FORGIVEN, SUSPECTS),
+    ),
+    Mutant(
+        "a suspect that is kept back is never woken",
+        "8",
+        "actors/runtime/company.py",
+        "            self.around.slots.keep_back(self.name)\n",
+        "            pass\n",
+        (SUSPECTS,),
+    ),
+    Mutant(
+        "a refused unit takes its neighbours along",
+        "8",
+        "storage/writer.py",
+        '            raw.execute("ROLLBACK TO unit")\n',
+        "            pass\n",
+        (BATCH, ROLLED_BACK),
+    ),
+    # --- 9. a message is answered
+    Mutant(
+        "a mailbox that closes answers nobody",
+        "9",
+        "actors/runtime/mailbox.py",
+        "        self.closed = error\n        self.fail_all(error)\n",
+        "        self.closed = error\n",
+        (ANSWERED,),
+    ),
+    Mutant(
+        "the guilty message is not answered",
+        "9",
+        "actors/runtime/company.py",
+        "            guilty.fail(ActorCrashed(self.name, describe(error)))\n            self.mailbox.put_back",
+        "            self.mailbox.put_back",
+        (TROUBLE,),
+    ),
+    # --- 10. the log is complete
+    Mutant(
+        "an archive is not told",
+        "10",
+        "actors/core/decide.py",
+        '    draft.event("task.archived", entry)\n',
+        "    pass\n",
+        (STORY, SOUND),
+    ),
+    Mutant(
+        "an event comes before its commit",
+        "10",
+        "actors/runtime/company.py",
+        "            committed = await self._commit(turn, slots)\n",
+        "            assert turn.draft is not None\n"
+        "            self.around.published(self.name, tuple(turn.draft.events), Committed(0, 0, ()))\n"
+        "            committed = await self._commit(turn, slots)\n",
+        (f"{FENCES}::test_nothing_is_said_before_it_is_durable",),
+    ),
+    Mutant(
+        "numbers of a company have gaps",
+        "10",
+        "storage/units.py",
+        "            None if first_seq is None else first_seq + place,\n",
+        "            None if first_seq is None else first_seq + 2 * place,\n",
+        (STORY, SOUND),
+    ),
+    Mutant(
+        "a reader skips an event at each page",
+        "10",
+        "actors/runtime/log.py",
+        "            self._after = rows[-1][0]\n        return rows\n\n    def _read_company",
+        "            self._after = rows[-1][0] + 1\n        return rows\n\n    def _read_company",
+        (CURSORS,),
+    ),
+    Mutant(
+        "a position is used again",
+        "10",
+        "storage/sql/schema.sql",
+        "    position    INTEGER PRIMARY KEY AUTOINCREMENT,",
+        "    position    INTEGER PRIMARY KEY,              ",
+        (REUSED,),
+    ),
+    Mutant(
+        "a host's number is used again",
+        "5",
+        "storage/sql/schema.sql",
+        "    host_id     INTEGER PRIMARY KEY AUTOINCREMENT,",
+        "    host_id     INTEGER PRIMARY KEY,              ",
+        (HOSTS,),
+    ),
+    # --- the tables
+    Mutant(
+        "a failed run cannot be retried",
+        "run",
+        "actors/core/transitions.py",
+        '        R.FAILED: {R.QUEUED: "retry"},\n',
+        "        R.FAILED: {},\n",
+        (CELLS, LINE),
+    ),
+    Mutant(
+        "a completed run can be queued again",
+        "run",
+        "actors/core/transitions.py",
+        "        R.COMPLETED: {},\n",
+        '        R.COMPLETED: {R.QUEUED: "retry"},\n',
+        (CELLS,),
+    ),
+    Mutant(
+        "a skipped node stays so",
+        "node",
+        "actors/core/transitions.py",
+        '        N.SKIPPED: {N.PENDING: "fresh allowance"},\n',
+        "        N.SKIPPED: {},\n",
+        (CELLS, LATE),
+    ),
+    Mutant(
+        "a failed node can succeed",
+        "node",
+        "actors/core/transitions.py",
+        '        N.FAILED: {N.PENDING: "fresh allowance"},\n',
+        '        N.FAILED: {N.PENDING: "fresh allowance", N.SUCCEEDED: "approve"},\n',
+        (CELLS,),
+    ),
+    Mutant(
+        "what is cancelled may go on executing",
+        "phase",
+        "actors/core/transitions.py",
+        '        P.CANCELLING: {P.FINALIZING: "end"},\n',
+        '        P.CANCELLING: {P.FINALIZING: "end", P.EXECUTING: "go on"},\n',
+        (CELLS,),
+    ),
+    Mutant(
+        "finalizing does not absorb",
+        "phase",
+        "actors/core/transitions.py",
+        '        P.FINALIZING: {P.FINALIZING: "again"},\n',
+        "        P.FINALIZING: {},\n",
+        (CELLS,),
+    ),
+    Mutant(
+        "a move outside its table is made",
+        "phase",
+        "actors/core/transitions.py",
+        "    if after not in table.get(before, {}):\n",
+        "    if False:\n",
+        (CELLS,),
+    ),
+    Mutant(
+        "a table can be changed inside",
+        "run",
+        "actors/core/transitions.py",
+        "return MappingProxyType({before: MappingProxyType(after) for before, after in rows.items()})",
+        "return MappingProxyType({before: after for before, after in rows.items()})",
+        (FROZEN,),
+    ),
+    Mutant(
+        "a running task is run again",
+        "messages",
+        "actors/core/decide.py",
+        '                RUN: ("is running: stop it first", ("Stop",)),\n',
+        "",
+        (CELL,),
+    ),
+    Mutant(
+        "a completed task is started",
+        "messages",
+        "actors/core/decide.py",
+        "        StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),\n",
+        "        StartNow: MappingProxyType({ING: _STOPPING}),\n",
+        (CELL,),
+    ),
+    Mutant(
+        "an event lacks a field of its kind",
+        "events",
+        "actors/core/advance.py",
+        "before=RunStatus.QUEUED, after=RunStatus.RUNNING, slot=slot)",
+        "before=RunStatus.QUEUED, after=RunStatus.RUNNING)",
+        (SOUND,),
+    ),
+    Mutant(
+        "a shutdown counts as a failure",
+        "ends",
+        "actors/runtime/execution.py",
+        '    "closing": AttemptEnd.INTERRUPTED,\n',
+        '    "closing": AttemptEnd.FAILED,\n',
+        (DRAINED, SHOWN),
+    ),
+    Mutant(
+        "a lost attempt uses up a try",
+        "ends",
+        "actors/core/reports.py",
+        "    draft.node(entry, node.pos, status=after, unclean=unclean, error=error)\n",
+        "    draft.node(entry, node.pos, status=after, unclean=unclean, error=error, tries=node.tries + 1)\n",
+        (f"{COMMITS}[chain]", FIVE_DEATHS),
+    ),
+    Mutant(
+        "a node found dead is only told as lost",
+        "ends",
+        "actors/core/reports.py",
+        "    after = NodeStatus.FAILED if enough else NodeStatus.PENDING\n",
+        "    after = NodeStatus.SKIPPED if enough else NodeStatus.PENDING\n",
+        (FOUND_DEAD,),
+    ),
+    Mutant(
+        "a pause lets new runs in",
+        "gates",
+        "actors/core/gates.py",
+        "    if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):\n",
+        "    if False:\n",
+        (f"{COMMITS}[pause]", KEPT),
+    ),
+    Mutant(
+        "a failed upstream is no gate",
+        "gates",
+        "actors/core/gates.py",
+        "        lambda entry: not entry.admitted and entry.dead > 0,\n",
+        "        lambda entry: False,\n",
+        (WHY,),
+    ),
+    Mutant(
+        "the file takes a result of a node that failed",
+        "schema",
+        "storage/sql/schema.sql",
+        "    CHECK ((result IS NOT NULL) = (status = 'succeeded'))\n",
+        "    CHECK (1)\n",
+        (ONE_RESULT,),
+    ),
+    Mutant(
+        "a lowered limit is not in force at once",
+        "3",
+        "actors/core/decide.py",
+        "    draft.company(runs_max=runs_max, weight=weight)\n",
+        "    draft.company(runs_max=max(company.runs_max, runs_max), weight=weight)\n",
+        (LOWERED, f"{COMMITS}[limits]"),
+    ),
+    Mutant(
+        "a writer answers before it has committed",
+        "5",
+        "storage/writer.py",
+        "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
+        "        for pending in batch:\n            pending._answer(Value(None))\n"
+        "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
+        (f"{COMMITS}[chain]",),
+    ),
+]
