@@ -132,7 +132,9 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "process.stopped": _closed,
         "store.unavailable": lambda e: f"the database cannot be written: {_text(e, 'cause')}",
         "store.recovered": lambda e: f"the database can be written again after {_text(e, 'outage_s')} s",
-        "sweep.finished": lambda e: f"a sweep healed {_text(e, 'healed')} things",
+        "sweep.finished": lambda e: (
+            f"a sweep set going again what stood still in {_text(e, 'healed')} of {_text(e, 'companies')} companies"
+        ),
         "company.paused": lambda _: "paused",
         "company.unpaused": lambda _: "goes on after a pause",
         "company.limits_changed": lambda e: (

@@ -90,7 +90,7 @@ async def _explain(reader: Reader, options: ReadOptions, out: Output) -> None:
         out.line("  nothing holds it up")
     for node in status.nodes:
         again = "" if node.not_before_ms is None else f", again {relative(node.not_before_ms, now_ms)}"
-        tries = f", {node.tries} tries used" if node.tries else ""
+        tries = f", {node.tries} failed {'try' if node.tries == 1 else 'tries'}" if node.tries else ""
         out.line(f"  node {plain(node.name)}: {node.status}{tries}{again}")
         for line in (node.error or "").splitlines():
             out.line(f"    {plain(line)}")

@@ -68,7 +68,10 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
         view.note(f"{plain(plan.name)}: {new} {'task' if new == 1 else 'tasks'} added")
     if kept:
         some = listed(tuple(kept[:_NAMED_MAX]), len(kept))
-        view.note(f"{plain(plan.name)}: changed in the plan since it was stored, and kept as it was: {some}")
+        view.note(
+            f"{plain(plan.name)}: changed in the plan since it was stored, and kept as it was: {some}. "
+            "Give a task another id to run it as the plan has it now"
+        )
 
 
 _NAMED_MAX = 10

@@ -195,7 +195,14 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.STORE_UNAVAILABLE: _simple("the database cannot be written at present"),
         ReasonKind.RUN_SLOTS: _run_slots,
         ReasonKind.TASKS_AHEAD: _ahead,
-        ReasonKind.NO_HOST: _simple("no process runs this database"),
+        ReasonKind.NO_HOST: lambda r, _: (
+            "no process runs this database"
+            + (
+                f"; {_nodes(r)} was executing when the last one ended, and runs again with the next"
+                if r.nodes
+                else ""
+            )
+        ),
     }
 )
 """A sentence for every kind of reason. It goes on from the task's id: "acme/report waits for collect"."""

@@ -51,7 +51,8 @@ def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[Wo
         where, kind = _SETTLED[run.status]
         return where, (_settled_reason(entry, kind),)
     if run.status is RunStatus.HALTED:
-        return WorkState.HALTED, (Reason(ReasonKind.HALTED, text=run.reason),)
+        absent = (Reason(ReasonKind.NO_HOST),) if live.no_host else ()
+        return WorkState.HALTED, (Reason(ReasonKind.HALTED, text=run.reason), *absent)
     if run.status.active:
         where = WorkState.RUNNING if run.status is RunStatus.RUNNING else WorkState.STOPPING
         return where, _active_reasons(state, entry, live)
@@ -112,6 +113,8 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
 
 def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reason, ...]:
     """What the nodes of an active run are doing. A run between two moves says that it is about to end."""
+    if live.no_host:
+        return _without_host(entry)
     progress = entry.progress
     reasons: list[Reason] = []
     if progress is not None:
@@ -134,6 +137,14 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
         if progress.ready and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             reasons.extend(_ready_reasons(state, entry, live))
     return tuple(reasons) or (Reason(ReasonKind.ENDING),)
+
+
+def _without_host(entry: Entry) -> tuple[Reason, ...]:
+    """Nothing executes where no process runs the database, whatever was going on when the last one ended."""
+    progress = entry.progress
+    if progress is None or not progress.running:
+        return (Reason(ReasonKind.NO_HOST),)
+    return (_nodes(ReasonKind.NO_HOST, [progress.specs[pos].name for pos in sorted(progress.running)]),)
 
 
 def _waiting_reasons(entry: Entry, names: list[str], live: Live) -> list[Reason]:

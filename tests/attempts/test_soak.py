@@ -170,7 +170,7 @@ async def one_round(runtime: Runtime, dice: random.Random) -> None:
         )
         with trio.move_on_after(EVERY_S):
             try:
-                await company.ask(message)  # type: ignore[arg-type]
+                await company.ask(message)
             except (Refused, TurnkeeperError):
                 continue
 

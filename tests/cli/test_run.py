@@ -251,7 +251,8 @@ def test_a_changed_plan_adds_its_new_tasks_and_says_what_it_ignored(place: Place
     done = place.run()
     assert done.status == 0
     assert "acme: 1 task added" in done.lines
-    assert "acme: changed in the plan since it was stored, and kept as it was: a" in done.lines
+    kept = "acme: changed in the plan since it was stored, and kept as it was: a."
+    assert f"{kept} Give a task another id to run it as the plan has it now" in done.lines
     assert results_of(place.db, "acme", "a")["main"]["output"] == "old\n"
     assert results_of(place.db, "acme", "b")["main"]["output"] == "new\n"
 

@@ -143,7 +143,8 @@ def test_every_combination_of_facts_gives_one_state_and_a_reason_that_belongs_to
             where, reasons = work_state(state, entry, live)
             assert where is oracle.work_state(facts, "t", live), (one, live)
             assert reasons, (one, live)
-            assert reasons[0].kind in REASONS[where], (one, live, reasons)
+            expected = REASONS[where] | ({R.NO_HOST} if live.no_host else set())
+            assert reasons[0].kind in expected, (one, live, reasons)
             gates = explain(state, "acme", entry, live).gates
             assert gates == reasons or (where is WorkState.QUEUED and gates == ()), (one, live)
             seen.add(where)
@@ -167,7 +168,7 @@ def test_every_combination_of_nodes_gives_an_active_run_a_reason() -> None:
             where, reasons = work_state(state, entry, live)
             assert where.value == status.value
             assert reasons
-            assert reasons[0].kind in REASONS[where]
+            assert reasons[0].kind in REASONS[where] | ({R.NO_HOST} if live.no_host else set())
 
 
 # --- what the reasons carry ---------------------------------------------------------------------------------------
@@ -315,3 +316,11 @@ def test_a_position_is_a_place_among_the_queued_that_are_not_blocked_whatever_th
     world.ask(Submit("task", id="blocked", depends_on=["dead"], priority=0))
     assert positions(world.state) == {"waits": 1, "held": 2, "later": 3}
     assert [world.position(task) for task in ("blocked", "dead")] == [0, 0]
+
+
+def test_without_a_host_nothing_is_said_to_execute() -> None:
+    """Whoever reads after the process died must not be told that its work goes on."""
+    world = World()
+    world.ask(Submit("task", id="t", handler="work"))
+    where, reasons = work_state(world.state, world.entry("t"), Live(no_host=True))
+    assert (where, reasons) == (WorkState.RUNNING, (Reason(R.NO_HOST, nodes=("work",), count=1),))
