@@ -207,6 +207,10 @@ class _Session:
         ):
             async for event in events:
                 self._view.event(event)
+            if self._interrupts.count:  # what executed was cut short: say how it stands, not how it stood
+                for name in self._by_company:
+                    statuses = self._by_company[name] = await reader.company(name).tasks()
+                    self.tallies[name] = tally(statuses)
 
 
 async def last_position(db: Path) -> int:

@@ -132,7 +132,7 @@ def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
     gates.go()
     done = finish(process)
     assert (done.status, done.err) == (130, "")
-    assert "acme  1 of 2 completed, 1 paused" in done.lines
+    assert "acme  1 of 2 completed, 1 queued" in done.lines
     assert done.lines[-1] == "Run the same command again to go on."
     assert ends_of(place.db, "gated") == [AttemptEnd.SUCCEEDED]
     assert ends_of(place.db, "after") == []

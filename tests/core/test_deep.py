@@ -159,16 +159,17 @@ def test_a_chain_of_twenty_thousand_is_blocked_freed_and_put_away_without_recurs
 
 
 def test_a_chain_that_is_blocked_loads_as_such_and_is_stopped_as_a_goal_in_one_turn(counted: Counted) -> None:
-    world = a_chain()
+    length = 5_000
+    world = a_chain(length)
     world.give_up("0")
     with little_stack():
-        with at_most(counted, derived=4 * CHAIN, looked_at=10 * CHAIN):
+        with at_most(counted, derived=4 * length, looked_at=10 * length):
             world.reload()
-        assert world.where(str(CHAIN - 1)) is WorkState.BLOCKED
+        assert world.where(str(length - 1)) is WorkState.BLOCKED
         assert positions(world.state) == {}
-        with at_most(counted, derived=3 * CHAIN, looked_at=2 * CHAIN):
+        with at_most(counted, derived=3 * length, looked_at=2 * length):
             stopped = world.ask(StopGoal("goal"))
-    assert stopped.tasks == tuple(str(n) for n in range(1, CHAIN))
+    assert stopped.tasks == tuple(str(n) for n in range(1, length))
     assert world.state.entries.keys() == set()
 
 
@@ -261,7 +262,7 @@ def test_a_graph_of_ten_thousand_nodes_in_a_line_runs_from_its_beginning_to_its_
 def test_thousands_of_runs_without_nodes_complete_in_bounded_turns_without_recursion() -> None:
     world = World(runs_max=0)
     world.ask(
-        SubmitMany([Submit("task", id=str(n), depends_on=[str(n - 1)] if n else []) for n in range(3_000)])
+        SubmitMany([Submit("task", id=str(n), depends_on=[str(n - 1)] if n else []) for n in range(2_000)])
     )
     with little_stack():
         world.turn(SetLimits(runs_max=1))
@@ -271,7 +272,7 @@ def test_thousands_of_runs_without_nodes_complete_in_bounded_turns_without_recur
             world.turn()
             moves.append(len(world.events) - before)
     assert max(moves[1:]) <= MOVES_MAX
-    assert len(world.told("run.completed")) == 3_000
+    assert len(world.told("run.completed")) == 2_000
     assert world.state.entries == {}
 
 

@@ -37,7 +37,7 @@ LIVES = (
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_nothing_is_closed_exactly_for_the_tasks_that_advance_admits_before_any_other_move(
     rng: Random,
 ) -> None:

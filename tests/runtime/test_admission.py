@@ -57,7 +57,9 @@ async def test_the_file_itself_refuses_a_new_run_that_is_born_active(
 async def test_the_file_itself_refuses_two_runs_in_one_slot(db_path: Path, autojump_clock: MockClock) -> None:
     await three_runs(db_path)
     sql(db_path, "UPDATE companies SET runs_max = 9")
-    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE constraint failed: runs\.company_id, runs\.slot"):
+    with pytest.raises(
+        sqlite3.IntegrityError, match=r"UNIQUE constraint failed: runs\.company_id, runs\.slot"
+    ):
         sql(db_path, BECOME_ACTIVE, 1, 2)
 
 

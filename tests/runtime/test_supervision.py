@@ -27,7 +27,18 @@ from actors import (
 from actors.core.restart import PARKED_ABOVE_S, QUIET_S, add_crash, delay_s
 from actors.runtime.execution import Executor
 from storage.loading import claim_company
-from tests.runtime.support import Gated, a_host, a_task, idle, kinds, of_kind, quiet, settled, sql, stored_events
+from tests.runtime.support import (
+    Gated,
+    a_host,
+    a_task,
+    idle,
+    kinds,
+    of_kind,
+    quiet,
+    settled,
+    sql,
+    stored_events,
+)
 
 # --- the rest, as arithmetic ----------------------------------------------------------------------------------------
 
