@@ -10,15 +10,16 @@ from random import Random
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from .examples import examples
 from .walking import Walk
 
 chance = st.randoms(use_true_random=False)
 
 
 @given(chance)
-@settings(max_examples=40)
+@examples(40)
 def test_memory_is_what_the_definitions_say_after_every_step(rng: Random) -> None:
     walk = Walk(rng)
     walk.go(steps=12)

@@ -16,6 +16,7 @@ from actors.states import Reason, ReasonKind, WorkState
 from storage.records import RunStatus
 
 from .agreement import check_against_file, check_against_oracle, snapshot, watch
+from .examples import examples
 from .world import World
 
 
@@ -264,6 +265,7 @@ def reaches_itself(graph: Mapping[str, Sequence[str]], start: str) -> bool:
 
 
 @given(edges)
+@examples(100)
 def test_a_circle_is_found_exactly_if_there_is_one(graph: dict[str, list[str]]) -> None:
     members = {task for task in graph if reaches_itself(graph, task)}
     path = find_cycle(graph)
@@ -281,6 +283,7 @@ def test_a_circle_is_found_exactly_if_there_is_one(graph: dict[str, list[str]]) 
 
 
 @given(edges)
+@examples(100)
 def test_what_is_left_without_the_circles_that_were_found_has_none(graph: dict[str, list[str]]) -> None:
     gone = {task for path in find_cycles(graph) for task in path}
     left = {task: [up for up in ups if up not in gone] for task, ups in graph.items() if task not in gone}

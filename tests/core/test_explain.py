@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from actors.core.advance import advance
 from actors.core.draft import Draft
@@ -20,6 +20,7 @@ from actors.states import Reason, ReasonKind, WorkState
 
 from . import oracle
 from .agreement import snapshot
+from .examples import examples
 from .walking import GRAPHS, Walk
 from .world import ExecutionSlots, World
 
@@ -37,7 +38,7 @@ LIVES = (
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@examples(30)
 def test_nothing_is_closed_exactly_for_the_tasks_that_advance_admits_before_any_other_move(
     rng: Random,
 ) -> None:

@@ -41,6 +41,7 @@ from actors.messages import (
 from storage.codec import JSON_BYTES_MAX, check_name, decode, encode
 from storage.records import Mode
 
+from .examples import examples
 from .world import World
 
 E_ACUTE = "\u00e9"
@@ -146,6 +147,7 @@ def test_names_that_look_alike_are_different_tasks() -> None:
 
 
 @given(st.text(max_size=20))
+@examples(100)
 def test_a_name_that_is_accepted_stands_the_same_in_a_table(name: str) -> None:
     try:
         check_name(name, what="a name")
@@ -262,6 +264,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
+@examples(100)
 def test_a_value_comes_back_as_it_went(value: Any) -> None:
     assert decode(encode(value)) == value
 

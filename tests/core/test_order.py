@@ -12,6 +12,7 @@ from actors.core.order import OpenQueue
 from actors.messages import Backoff, Edit, Node, Rerun, Retry, SetLimits, StartNow, Stop, Submit, SubmitMany
 from storage.records import AttemptEnd, RunStatus
 
+from .examples import examples
 from .world import World
 
 
@@ -151,6 +152,7 @@ def test_ready_nodes_of_a_run_start_in_the_order_of_the_graph() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 5)), max_size=200))
+@examples(100)
 def test_the_open_queue_is_a_sorted_list(moves: list[tuple[int, int | None]]) -> None:
     queue, plain = OpenQueue(), dict[str, tuple[int, int, int]]()
     for number, priority in moves:

@@ -16,6 +16,7 @@ from actors.messages import Backoff, Edit, Node, Pause, Retry, Stop, Submit, Unp
 from actors.states import WorkState
 from storage.records import AttemptEnd, NodeStatus, RunStatus
 
+from .examples import examples
 from .world import World
 
 FIXED = Backoff(base_s=10, factor=1)
@@ -310,6 +311,7 @@ seconds = st.floats(0, 10 * 365 * 86_400.0)
     st.integers(1, 1_000),
     st.integers(0, 2**62),
 )
+@examples(100)
 def test_no_numbers_overflow(backoff: Backoff, tries: int, now_ms: int) -> None:
     wait = backoff_s(backoff, tries, "identity")
     assert 0 <= wait <= backoff.max_s * 1.1 + 1e-6

@@ -1,4 +1,4 @@
-"""A store that is away is not a crash: attempts go on, admission stands still, who asks waits, and it all comes back."""
+"""A store that is away is not a crash: attempts go on, nothing is admitted, who asks waits, and it all comes back."""
 
 from __future__ import annotations
 
