@@ -108,6 +108,8 @@ class CompanyActor:
         self.state: CompanyState | None = None
         self.between_turns = trio.Event()
         """Set while the state holds nothing that is not committed."""
+        self._readers_wait = False
+        """Whether somebody waits to read between two turns."""
         self.wants_slot = False
         self.resting = False
         """Whether it waits for something to do."""
@@ -134,6 +136,8 @@ class CompanyActor:
             while True:
                 self.mailbox.clear_wake()
                 more = await self._turn()
+                if self._readers_wait:  # without this the next turn would begin before they had their look
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                 if not more and not self.mailbox.woken and await self._rest():
                     return
         finally:
@@ -144,7 +148,7 @@ class CompanyActor:
         state = self._state
         due_ms = state.next_due_ms()
         until_due_s = LOOK_AGAIN_S if due_ms is None else max(0.0, (due_ms - self.around.now_ms()) / 1000)
-        may_leave = not self.around.registry.busy(self.name) and not self.wants_slot
+        may_leave = not (self.around.registry.busy(self.name) or self.wants_slot or self._held_up())
         stay_s = min(until_due_s, self.around.idle_s if may_leave else LOOK_AGAIN_S, LOOK_AGAIN_S)
         self.resting = True
         self.around.quiet()
@@ -156,6 +160,14 @@ class CompanyActor:
             return False
         # from here to the removal in `leave` there is no checkpoint: no message can slip in between
         return self.mailbox.unused and self.around.leave(self.name, state.next_due_ms())
+
+    def _held_up(self) -> bool:
+        """Whether there is work that only something in this process holds up: an absent company would not hear of
+        its end.
+        """
+        live = self.around.live(self.name)
+        held = live.abandoned or live.store_down is not None or live.suspect is not None
+        return bool(held) and bool(len(self._state.open) or self._state.startable)
 
     def next_due_ms(self) -> int | None:
         """When something of the company becomes due by itself."""
@@ -211,6 +223,7 @@ class CompanyActor:
                 return True
             self._act_or_answer(turn, committed, slots)
         finally:
+            self._readers_wait = bool(self.between_turns.statistics().tasks_waiting)
             self.between_turns.set()
             slots.give_back()
         self.wants_slot = turn.wants_slot or turn.kept_back

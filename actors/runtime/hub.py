@@ -17,18 +17,21 @@ LAST_READ_S = 1.0
 class Hub:
     def __init__(self) -> None:
         self._news = trio.Event()
+        self._asked = False
         self._reading = 0
         self.closed = False
 
     def notify(self) -> None:
         """Something was committed, or something that is only in memory changed."""
-        if self._news.statistics().tasks_waiting:
+        if self._asked:  # whoever took the event may still be reading: it is not enough that nobody waits
+            self._asked = False
             self._news.set()
             self._news = trio.Event()
 
     @property
     def news(self) -> trio.Event:
         """Set at the next change. Take it before reading, wait on it after."""
+        self._asked = True
         return self._news
 
     @contextmanager

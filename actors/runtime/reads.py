@@ -83,13 +83,14 @@ async def _between_turns(source: Source, name: str, actor: CompanyActor) -> bool
     """Wait until the actor's memory holds nothing that is not committed; false if that has to wait for a
     store that is away, so that the tables are asked instead.
     """
-    while True:
+    for _ in range(MEMORY_TRIES):
         with trio.move_on_after(OUTAGE_LOOK_S):
             await actor.between_turns.wait()
         if actor.between_turns.is_set():
             return True
         if source.live_in_words(name).store_down is not None:
             return False
+    return False
 
 
 async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> CompanyState | None:

@@ -387,7 +387,7 @@ class Runtime:
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
         """These events are durable: tell structlog, and wake the readers of the log."""
         for place, event in enumerate(events):
-            if event.kind == "attempt.interrupted" and event.task is not None:
+            if self.executor.closing and event.kind == "attempt.interrupted" and event.task is not None:
                 self._interrupted.add(f"{company}/{event.task}/{event.run}/{event.node}/{event.attempt}")
             self._emit(company, committed.first_seq + place, committed.first_position + place, event)
         self.hub.notify()

@@ -50,8 +50,11 @@ class Slots:
     @property
     def free(self) -> int:
         """Slots that are neither held, nor offered, nor wanted back by an attempt that waited."""
-        taken = self._registry.slots_in_use + sum(self._offers.values()) + len(self._returning)
-        return max(0, self.executions_max - taken)
+        return max(0, self.executions_max - self._taken - len(self._returning))
+
+    @property
+    def _taken(self) -> int:
+        return self._registry.slots_in_use + sum(self._offers.values())
 
     @property
     def held_up(self) -> bool:
@@ -93,6 +96,7 @@ class Slots:
     def keep_back(self, company: str) -> None:
         """Wake the company when no attempt at a suspect is alive any more."""
         self._kept_back.setdefault(company)
+        self.offer()  # the other one may have ended since the company looked
 
     def leave(self, company: str) -> None:
         """The company wants nothing any more."""
@@ -109,8 +113,14 @@ class Slots:
             kept_back, self._kept_back = self._kept_back, {}
             for company in kept_back:
                 self._wake(company)
-        while self._returning and self._registry.slots_in_use < self.executions_max:
+        while self._returning and self._taken < self.executions_max:
             attempt, event = self._returning.popitem(last=False)
+            if attempt.phase is not Phase.WAITING:
+                event.set()
+                continue
+            attempt.move(
+                Phase.EXECUTING
+            )  # in the same step as the slot, so nobody sees one without the other
             self._registry.give_slot(attempt)
             event.set()
         if self.held_up:
@@ -134,17 +144,18 @@ class Slots:
 
     # --- attempts that wait -----------------------------------------------------------------------------------------
 
-    async def take_back(self, attempt: Attempt) -> bool:
-        """Wait until the attempt has a slot again; says whether it has one, rather than being told to end.
+    async def take_back(self, attempt: Attempt) -> None:
+        """Wait until the attempt has a slot again, or is told to end. Several of its children may wait for it together.
 
         Shielded: only `forget` ends it early, so a handler that went on after a time-out of its own cannot
         go on without a slot.
         """
-        event = self._returning[attempt] = trio.Event()
+        if attempt.slot:
+            return
+        event = self._returning.setdefault(attempt, trio.Event())
         self.offer()
         with trio.CancelScope(shield=True):
             await event.wait()
-        return attempt.slot
 
     def forget(self, attempt: Attempt) -> None:
         """The attempt is told to end: it needs no slot for that."""

@@ -15,8 +15,6 @@ import attrs
 import structlog
 import trio
 
-from actors.errors import CompanyParked, RuntimeClosed
-from storage.errors import StorageError
 from storage.records import EventRecord
 from storage.statements import SQL
 
@@ -58,8 +56,8 @@ class Sweeper:
             await trio.sleep(EVERY_S)
             try:
                 await self.sweep()
-            except StorageError as error:
-                _log.warning("sweep.failed", cause=describe(error))
+            except Exception as error:  # the store is away, or a mistake of ours: the next pass tries again
+                _log.warning("sweep.failed", cause=describe(error), exc_info=error)
 
     async def sweep(self) -> SweepReport:
         """One pass over everything that may need it."""
@@ -100,7 +98,7 @@ class Sweeper:
                 if cell.parked is None:  # one that is parked looks when its rest is over
                     cell.mailbox.put_nowait(Envelope(sweep))
                     sweeps.append(sweep)
-            except (RuntimeClosed, CompanyParked, StorageError) as error:
+            except Exception as error:  # one company's, whatever it is
                 errors += 1
                 _log.warning("sweep.company_failed", company=name, cause=describe(error))
         healed = 0

@@ -112,7 +112,7 @@ async def test_an_attempt_that_nobody_runs_is_found_and_runs_again(
     db_path: Path, autojump_clock: MockClock, lost: set[str]
 ) -> None:
     lost.add("k")
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, idle_s=3600) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await trio.testing.wait_all_tasks_blocked()
@@ -230,9 +230,7 @@ async def test_settled_and_archived_tasks_are_in_no_sweep(db_path: Path, autojum
         assert report.companies == 0
 
 
-async def test_one_company_s_error_does_not_stop_the_sweep(
-    db_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_one_company_s_error_does_not_stop_the_sweep(db_path: Path, autojump_clock: MockClock) -> None:
     async with a_host(db_path) as runtime:
         await companies_with_queued_tasks(runtime, 5)
         await trio.sleep(60)
@@ -252,11 +250,11 @@ async def test_a_company_that_does_not_answer_costs_its_page_a_while_and_the_oth
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actors.runtime.sweep, "PAGE", 2)
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, idle_s=3600) as runtime:
         await companies_with_queued_tasks(runtime, 4)
         cell = runtime.supervisor.find("k1")
         assert cell is not None
-        setattr(cell, "mailbox", Mailbox())  # what is put there is taken by nobody
+        cell.mailbox = Mailbox()  # what is put there is taken by nobody
         began = trio.current_time()
         report = await runtime.sweeper.sweep()
         assert trio.current_time() - began == pytest.approx(ANSWER_S)
