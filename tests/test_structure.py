@@ -149,8 +149,8 @@ SURFACE = {
     },
     "messages": {
         "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined",
-        "Message", "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal", "Submit",
-        "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
+        "Message", "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal",
+        "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
     },
     "runtime": {
         "Company", "Context", "Handler", "Progress", "Reader", "Reads", "Runtime", "Statistics", "SweepReport",

@@ -56,6 +56,10 @@ CELL = "tests/core/test_message_by_state.py::test_a_message_does_to_a_task_what_
 DURABILITY = "tests/storage/test_opening.py::test_full_durability_is_the_default"
 BATCH = "tests/storage/test_writer.py::test_a_refused_unit_is_rolled_back_alone_wherever_it_stands"
 OWNER = "tests/storage/test_ownership.py::test_a_second_opening_in_another_process_is_refused_by_the_name_of_the_first"
+FAIR = "tests/attempts/test_fairness.py"
+WAITING = "tests/attempts/test_waiting.py"
+STALLS = "tests/attempts/test_stalls.py"
+WAKES = "tests/attempts/test_lost_wakes.py"
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 
 
@@ -120,8 +124,8 @@ MUTANTS = [
         "executions are not counted",
         "3",
         "actors/runtime/slots.py",
-        "taken = self._registry.slots_in_use + sum(self._offers.values()) + len(self._returning)",
-        "taken = sum(self._offers.values()) + len(self._returning)",
+        "return self._registry.slots_in_use + sum(self._offers.values())",
+        "return sum(self._offers.values())",
         (LIMITS,),
     ),
     Mutant(
@@ -581,5 +585,97 @@ BEGIN
         "        for pending in batch:\n            pending._answer(Value(None))\n"
         "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
         (f"{COMMITS}[chain]",),
+    ),
+    # --- attempts that always end
+    Mutant(
+        "a company keeps its place in front of the line",
+        "8",
+        "actors/runtime/slots.py",
+        "            left = (self._turns_left.get(company, 0) or weight) - 1\n",
+        "            left = 1\n",
+        (f"{FAIR}::test_newcomers_start_within_one_round_of_a_company_with_a_thousand_ready_nodes",),
+    ),
+    Mutant(
+        "weights do not count",
+        "8",
+        "actors/runtime/slots.py",
+        "            left = (self._turns_left.get(company, 0) or weight) - 1\n",
+        "            left = 0\n",
+        (f"{FAIR}::test_a_heavier_company_gets_its_share",),
+    ),
+    Mutant(
+        "who waits keeps its slot",
+        "8",
+        "actors/runtime/execution.py",
+        "            self._registry.free_slot(attempt)\n            self._slots.offer()\n            self._host",
+        "            self._slots.offer()\n            self._host",
+        (f"{WAITING}::test_who_waits_frees_its_slot_and_comes_back_before_new_attempts",),
+    ),
+    Mutant(
+        "new attempts go before those that come back",
+        "8",
+        "actors/runtime/slots.py",
+        "        return max(0, self.executions_max - self._taken - len(self._returning))\n",
+        "        return max(0, self.executions_max - self._taken)\n",
+        (
+            f"{WAKES}::test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_holder",
+            f"{WAITING}::test_who_waits_frees_its_slot_and_comes_back_before_new_attempts",
+        ),
+    ),
+    Mutant(
+        "a slot is given back beside those that were promised",
+        "3",
+        "actors/runtime/slots.py",
+        "        while self._returning and self._taken < self.executions_max:\n",
+        "        while self._returning and self._registry.slots_in_use < self.executions_max:\n",
+        (f"{WAKES}::test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_holder",),
+    ),
+    Mutant(
+        "a time limit of the handler's own leaves it without a slot",
+        "3",
+        "actors/runtime/slots.py",
+        "        with trio.CancelScope(shield=True):\n            await event.wait()\n",
+        "        await event.wait()\n",
+        (f"{WAITING}::test_a_time_limit_of_the_handlers_own_does_not_leave_it_without_a_slot",),
+    ),
+    Mutant(
+        "silence is not noticed",
+        "8",
+        "actors/runtime/stalls.py",
+        "        if now_s >= limit_s:\n",
+        "        if now_s >= limit_s * 2:\n",
+        (f"{STALLS}::test_progress_keeps_an_attempt_alive_and_silence_ends_it",),
+    ),
+    Mutant(
+        "waiting counts as silence",
+        "8",
+        "actors/runtime/stalls.py",
+        "        if attempt.phase is Phase.WAITING:\n",
+        "        if False:\n",
+        (f"{STALLS}::test_waiting_is_not_silence",),
+    ),
+    Mutant(
+        "any number may be left behind",
+        "8",
+        "actors/runtime/slots.py",
+        "        return len(self._registry.abandoned) >= self.abandoned_max\n",
+        "        return False\n",
+        (f"{STALLS}::test_at_abandoned_max_nothing_new_starts_and_explain_says_why",),
+    ),
+    Mutant(
+        "a wake is lost between taking the event and waiting for it",
+        "10",
+        "actors/runtime/hub.py",
+        "        if self._asked:",
+        "        if self._news.statistics().tasks_waiting:",
+        (f"{WAKES}::test_a_change_between_taking_the_event_and_waiting_for_it_is_not_missed",),
+    ),
+    Mutant(
+        "a company that is held up leaves and hears nothing",
+        "8",
+        "actors/runtime/company.py",
+        " or self.wants_slot or self._held_up())",
+        " or self.wants_slot)",
+        (f"{WAKES}::test_what_was_held_up_by_attempts_left_behind_starts_when_they_are_gone",),
     ),
 ]
