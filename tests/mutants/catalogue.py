@@ -588,14 +588,6 @@ BEGIN
     ),
     # --- attempts that always end
     Mutant(
-        "a company keeps its place in front of the line",
-        "8",
-        "actors/runtime/slots.py",
-        "            left = (self._turns_left.get(company, 0) or weight) - 1\n",
-        "            left = 1\n",
-        (f"{FAIR}::test_newcomers_start_within_one_round_of_a_company_with_a_thousand_ready_nodes",),
-    ),
-    Mutant(
         "weights do not count",
         "8",
         "actors/runtime/slots.py",

@@ -24,6 +24,9 @@ from storage.store import Connection
 
 T = TypeVar("T")
 
+CHECKED_MAX = 50
+"""A check costs a look at every attempt; with hundreds of them it is made only at the end."""
+
 
 # --- the host -------------------------------------------------------------------------------------------------
 
@@ -47,7 +50,8 @@ async def a_host(
         publish = runtime.published
 
         def published(*args: Any) -> None:
-            runtime.registry.check()
+            if len(runtime.registry) < CHECKED_MAX:
+                runtime.registry.check()
             publish(*args)
 
         setattr(runtime, "published", published)  # noqa: B010 - a method of one instance
