@@ -27,6 +27,8 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
     if not isinstance(message.depends_on, Unset):
         _check_edges(draft, entry, message.depends_on, looked)
     fields: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN if name in message.changes}
+    if "depends_on" in fields:
+        fields["depends_on"] = tuple(sorted(fields["depends_on"]))
     fields.update(_shape_fields(draft, entry, message))
     draft.task(entry, **fields)
     if not isinstance(message.depends_on, Unset):
@@ -88,7 +90,6 @@ def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
     if not isinstance(message.graph, Unset):
         if message.graph not in draft.state.graphs:
             raise UnknownGraph(message.graph)
-        draft.write("set_node_payloads", seq=entry.task.seq, node_payloads=None)
         return {"graph": message.graph, "shape": "[]"}
     if isinstance(message.handler, Unset) and isinstance(message.nodes, Unset):
         return {}

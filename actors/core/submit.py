@@ -107,7 +107,7 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
         created_ms=draft.now_ms,
         mode=message.mode,
         goal=message.goal,
-        depends_on=message.depends_on,
+        depends_on=tuple(sorted(message.depends_on)),  # edges are rows, and rows have no order of their own
         graph=message.graph,
         shape=shape.text,
         attempts_max=message.attempts_max,

@@ -294,7 +294,6 @@ class Executor:
             attempt.waits -= 1
             if attempt.waits == 0 and attempt.phase is Phase.WAITING:
                 await self._slots.take_back(attempt)
-                attempt.active_s, attempt.warned = trio.current_time(), False
             attempt.waiting = None if attempt.waits == 0 else attempt.waiting
             self._host.notify()
 

@@ -602,7 +602,7 @@ async def run_database(
     """`open_runtime` with everything that tests may want to replace."""
     hooks = Hooks()
     async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
-        host_id = await database.writer.commit(_begin_host(options.clock_ms()))
+        host_id, position, began = await database.writer.commit(_begin_host(options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
             # The children have a nursery of their own: closing ends them and not the block of whoever closes.
@@ -610,6 +610,7 @@ async def run_database(
             try:
                 runtime = Runtime(nursery, gone, database, host_id, options)
                 hooks.on_outage, hooks.on_recovery = runtime.store_down, runtime.store_up
+                runtime._emit(None, None, position, began)
                 nursery.start_soon(runtime.supervisor.bring_back)
                 nursery.start_soon(runtime.executor.watch_stalls)
                 if how == "thread":
@@ -640,14 +641,14 @@ async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nur
         gone.set()
 
 
-def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], int]:
+def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:
+    """The unit that enters this process as the owner: its id, and the event with its position."""
     pid = os.getpid()
 
-    def begin(conn: sqlite3.Connection) -> int:
+    def begin(conn: sqlite3.Connection) -> tuple[int, int, EventRecord]:
         (row,) = conn.execute(SQL["host_begin"], {"pid": pid, "started_ms": now_ms}).fetchall()
         event = EventRecord("process.started", now_ms, data={"pid": pid, "host_id": row[0]})
-        write_events(conn, None, None, [event])
-        return int(row[0])
+        return int(row[0]), write_events(conn, None, None, [event]), event
 
     return begin
 

@@ -118,9 +118,9 @@ class Slots:
             if attempt.phase is not Phase.WAITING:
                 event.set()
                 continue
-            attempt.move(
-                Phase.EXECUTING
-            )  # in the same step as the slot, so nobody sees one without the other
+            # in the same step as the slot, so nobody sees the one without the other
+            attempt.move(Phase.EXECUTING)
+            attempt.active_s, attempt.warned = trio.current_time(), False
             self._registry.give_slot(attempt)
             event.set()
         if self.held_up:
