@@ -108,6 +108,7 @@ class Company(Reads):
         envelope = Envelope(_message(message))
         if self._runtime.closing:
             raise RuntimeClosed
+        self._runtime.guard.check()
         cell = self._runtime.supervisor.cell(self.name)
         if not self._runtime.supervisor.parked_answer(cell, envelope) and not cell.mailbox.put_nowait(
             envelope
@@ -115,6 +116,7 @@ class Company(Reads):
             raise MailboxFull(self.name, USER_MAX)
 
     async def _put(self, envelope: Envelope) -> None:
+        self._runtime.guard.check()
         if self._runtime.closing:
             raise RuntimeClosed
         cell = self._runtime.supervisor.cell(self.name)

@@ -74,6 +74,9 @@ class Reader:
         """
         return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
 
+    def check(self) -> None:
+        """Nothing in memory can be mistaken for the parent's: the connection itself refuses a forked child."""
+
     def actor(self, _company: str) -> CompanyActor | None:
         return None
 

@@ -41,6 +41,7 @@ class Source(Protocol):
 
     database: Database
 
+    def check(self) -> None: ...
     def actor(self, company: str) -> CompanyActor | None: ...
     def live_in_words(self, company: str) -> Live: ...
     @property
@@ -65,6 +66,7 @@ async def view(source: Source, name: str, tasks: Sequence[str] | None = None) ->
     """The company's state; ``tasks`` are ids that must be in it whatever their state. No such company: no
     state.
     """
+    source.check()
     for _ in range(MEMORY_TRIES):
         actor = source.actor(name)
         if actor is None or actor.state is None or not await _between_turns(source, name, actor):

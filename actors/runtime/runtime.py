@@ -32,6 +32,7 @@ from storage.database import Database, Hooks, open_database
 from storage.errors import StorageError
 from storage.nursery import bare_nursery
 from storage.opening import Durability
+from storage.ownership import ForkGuard
 from storage.records import EventRecord
 from storage.statements import SQL
 from storage.store import Connection
@@ -106,6 +107,7 @@ class Runtime:
         self.database = database
         self.options = options
         self.host_id = host_id
+        self.guard = ForkGuard()
         self.hub = Hub()
         self.registry = Registry()
         self.supervisor = Supervisor(nursery, self)
@@ -493,6 +495,10 @@ class Runtime:
             await self.record_company_event(company, event)
         except StorageError as error:
             _log.warning("event.unstored", kind=event.kind, cause=str(error))
+
+    def check(self) -> None:
+        """Raise `ForkedProcess` in a forked child, which has only a copy of all this."""
+        self.guard.check()
 
     def actor(self, company: str) -> CompanyActor | None:
         """The company's actor, if one is loaded."""
