@@ -212,6 +212,7 @@ class CompanyActor:
 
     async def _turn(self) -> bool:
         """One pass; says whether there is more to do at once."""
+        alone = self._alone
         turn = self._take()
         looked = await self._look(turn)
         slots = TurnSlots(self.name, self.around.slots, self.around.registry)
@@ -231,7 +232,8 @@ class CompanyActor:
             self.around.slots.want(self.name, self._state.company.weight)
         if turn.kept_back:
             self.around.slots.keep_back(self.name)
-        return turn.more or self._alone
+        # no wake comes for what lay in the mailbox already and was not taken
+        return turn.more or alone or len(self.mailbox) > 0
 
     def _take(self) -> Turn:
         """What the turn is about: all there is, or one thing alone while the guilty one is looked for."""

@@ -11,9 +11,8 @@ from hypothesis import given
 
 from actors.core.cycles import circle_through, find_cycle, find_cycles
 from actors.errors import DependencyCycle, InvalidMessage, UnknownUpstream
-from actors.messages import Edit, Message, Rerun, Retry, Stop, Submit, SubmitMany
+from actors.messages import Edit, Message, Rerun, Retry, SetLimits, Stop, Submit, SubmitMany
 from actors.states import Reason, ReasonKind, WorkState
-from storage.records import RunStatus
 
 from .agreement import check_against_file, check_against_oracle, snapshot, watch
 from .examples import examples
@@ -228,15 +227,24 @@ def test_a_new_task_whose_id_planted_rows_wait_for_cannot_close_a_circle() -> No
 def test_an_upstream_that_was_missing_is_done_once_it_is_done_though_memory_lets_go_of_it() -> None:
     world = a_line("a")
     plant_edge(world, "a", "ghost")
-    world.ask(Submit("task", id="ghost", priority=1))
     watch(world)
-    world.plant("UPDATE companies SET runs_max = 1")
-    world.ask(Submit("task", id="first", priority=0, handler="work"))
-    world.turn()
-    assert world.run("a").status is RunStatus.QUEUED
-    world.succeed("first")
+    world.ask(Submit("task", id="ghost", priority=1))
+    world.ask(Submit("task", id="first", priority=1, handler="work"))
+    world.ask(SetLimits(runs_max=1))
     assert "ghost" not in world.state.entries
+    assert world.where("a") is WorkState.QUEUED
+    world.succeed("first")
     assert world.where("a") is WorkState.RUNNING
+
+
+def test_a_settled_task_that_waits_again_is_blocked_by_an_upstream_that_is_not_there() -> None:
+    """While it was settled nobody had to know that its upstream is missing."""
+    world = a_line("a", "b")
+    world.ask(Stop("a"))
+    plant_edge(world, "a", "ghost")
+    watch(world)
+    world.ask(Retry("a"))
+    assert world.reasons("a")[0] == Reason(ReasonKind.UPSTREAM_MISSING, tasks=("ghost",), count=1)
 
 
 def test_an_unknown_upstream_is_refused_with_all_their_names() -> None:

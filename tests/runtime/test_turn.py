@@ -170,8 +170,9 @@ async def test_a_turn_takes_a_bounded_number_of_messages(
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         for number in range(350):
-            company.tell_nowait(Submit(f"task {number}"))
+            company.tell_nowait(Submit(f"task {number}", mode="manual"))
         await quiet(company)
+        assert trio.current_time() == 0, "the next turn takes the rest at once"
         assert len(await company.tasks()) == 350
     assert watch.most_messages == BATCH_MAX
 

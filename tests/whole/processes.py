@@ -108,6 +108,10 @@ def rows(path: Path, statement: str, *params: object) -> list[tuple[Any, ...]]:
         return raw.execute(statement, params).fetchall()
 
 
+def has_schema(path: Path) -> bool:
+    return bool(rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'events'"))
+
+
 def assert_left_in_order(path: Path, *, closed: bool) -> None:
     """Nobody owns it, nobody holds a lock of it, every rule holds; if it was closed, nothing is left beside it."""
     assert owner_of(path) is None
