@@ -80,7 +80,7 @@ def _check_tasks(world: World, facts: oracle.Facts) -> None:
     for task, entry in state.entries.items():
         fact = facts.tasks[task]
         assert entry.blocked == (task in stuck), task
-        assert state.standing(task) is _standing(facts, stuck, task), task
+        assert state.standing(task) is standing(facts, task), task
         if not (entry.run is not None and entry.run.status.settled):
             assert entry.unfinished == len(oracle.unfinished_upstreams(facts, fact)), task
             assert entry.dead == len(oracle.dead_upstreams(facts, fact)), task
@@ -90,10 +90,13 @@ def _check_tasks(world: World, facts: oracle.Facts) -> None:
         _check_progress(world, fact)
 
 
-def _standing(facts: oracle.Facts, stuck: set[str], task: str) -> Standing:
+def standing(facts: oracle.Facts, task: str) -> Standing:
+    """What the definitions say that a task is to those that depend on it."""
     if oracle.done(facts, task):
         return Standing.DONE
-    return Standing.DEAD if oracle.dead_by_itself(facts, task) or task in stuck else Standing.UNFINISHED
+    return (
+        Standing.DEAD if oracle.dead_by_itself(facts, task) or task in facts.blocked else Standing.UNFINISHED
+    )
 
 
 def _check_progress(world: World, fact: oracle.Fact) -> None:

@@ -113,8 +113,8 @@ def test_a_new_run_of_a_task_stands_where_the_task_stands() -> None:
 
 def test_start_now_goes_first_the_latest_of_them_before_the_others() -> None:
     world = World(runs_max=0)
-    for task in "ABCD":
-        world.ask(Submit("task", id=task, handler="work", priority=1))
+    for task, priority in (("A", 1), ("B", 1), ("C", 9), ("D", 9)):
+        world.ask(Submit("task", id=task, handler="work", priority=priority))
     world.ask(StartNow("C"))
     world.ask(StartNow("D"))
     assert [world.position(task) for task in "DCAB"] == [1, 2, 3, 4]

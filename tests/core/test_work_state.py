@@ -26,6 +26,7 @@ from storage.records import (
 )
 
 from . import oracle
+from .agreement import standing
 from .world import World
 
 R = ReasonKind
@@ -139,6 +140,7 @@ def test_every_combination_of_facts_gives_one_state_and_a_reason_that_belongs_to
         entry = state.entries["t"]
         tasks = {task: oracle.fact_of(state, task) for task in state.entries}
         facts = oracle.Facts(state.company, tasks, {}, frozenset({"known"}))
+        assert state.standing("t") is standing(facts, "t"), one
         for live in (OPEN, LIVES[number % len(LIVES)]):
             where, reasons = work_state(state, entry, live)
             assert where is oracle.work_state(facts, "t", live), (one, live)

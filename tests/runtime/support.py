@@ -38,12 +38,15 @@ async def a_host(
     *,
     clock: VirtualClock | None = None,
     wrap: Callable[[Connection], Connection] = lambda connection: connection,
+    timeless: bool = False,
     **options: Any,
 ) -> AsyncIterator[Runtime]:
     """`actors.testing.open_test_runtime`, and the registry of attempts is checked after every commit.
 
-    Nobody pulls the plug here, so commits are not waited for down to the disk.
+    Nobody pulls the plug here, so commits are not waited for down to the disk. ``timeless``: no virtual time may
+    pass, for nothing in the test waits for a time; if some does, a wake was lost and a timer stood in for it.
     """
+    began_s = trio.current_time()
     known = freeze({"ok": ok, "fails": fails, **(handlers or {})})
     made = Options(known, clock_ms=clock or VirtualClock(), **options)
     async with run_database(path, made, durability="normal", how="inline", wrap=wrap) as runtime:
@@ -57,6 +60,7 @@ async def a_host(
         setattr(runtime, "published", published)  # noqa: B010 - a method of one instance
         yield runtime
         runtime.registry.check()
+    assert not timeless or trio.current_time() == began_s, "a timer had to stand in for a wake"
     assert len(runtime.registry) == 0 or not runtime.database.writer.available
 
 

@@ -137,7 +137,7 @@ async def test_raising_the_limit_lets_in_at_once_and_lowering_it_stops_nothing(
     async def work(ctx: Context) -> None:
         await gates[ctx.task].wait()
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(SubmitMany([a_task("work", id=task) for task in gates]))
         assert await active(company) == ["t0"]
@@ -176,7 +176,7 @@ async def test_starting_now_never_opens_the_limit_and_names_who_holds_the_slots(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(SubmitMany([a_task("work", id=task) for task in ("a", "b", "c")]))
         moved = await company.ask(StartNow("c"))
@@ -216,7 +216,7 @@ async def test_the_order_is_priority_and_then_the_number_of_submission(
     """C26."""
     work = Gated()
     work.open.set()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=0))
         for number in range(1, 13):
@@ -232,7 +232,7 @@ async def test_the_order_is_priority_and_then_the_number_of_submission(
 async def test_a_task_that_cannot_start_holds_up_nobody_behind_it(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="held", mode="manual", priority=0))
         await company.ask(a_task("ok", id="waits", depends_on=["held"], priority=0))

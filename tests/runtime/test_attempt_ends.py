@@ -494,7 +494,7 @@ async def test_nothing_of_a_failed_attempt_is_waited_for_by_a_person_who_asks_re
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()

@@ -40,7 +40,7 @@ async def test_a_handler_knows_which_attempt_it_is_and_what_came_before(
         seen.append(ctx)
         return f"result of {ctx.node}"
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("acme")
         nodes = [
             Node("a", "work"),
@@ -68,7 +68,7 @@ async def test_what_a_handler_does_to_its_payload_and_inputs_reaches_nobody_else
             ctx.inputs["x"] = 1  # type: ignore[index]
         return before
 
-    async with a_host(db_path, {"spoil": spoil}) as runtime:
+    async with a_host(db_path, {"spoil": spoil}, timeless=True) as runtime:
         company = runtime.company("k")
         nodes = [Node("a", "spoil"), Node("b", "spoil", after=["a"])]
         await company.ask(a_task(nodes=nodes, id="t", payload=["clean"]))
@@ -119,7 +119,7 @@ async def test_another_run_and_another_payload_have_another_key(
 
 
 async def test_a_rerun_can_bring_a_payload_of_its_own(db_path: Path, autojump_clock: MockClock) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", payload="first"))
         assert (await company.when_settled("a")).result == {"ok": "first"}
@@ -136,7 +136,7 @@ async def test_progress_is_seen_at_once_and_stored_nowhere(db_path: Path, autoju
         ctx.progress("half\0way " + "x" * 500)
         return await work(ctx)
 
-    async with a_host(db_path, {"says": says}) as runtime:
+    async with a_host(db_path, {"says": says}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("says", id="a"))
         await work.has_started()
@@ -159,7 +159,7 @@ async def test_a_handler_can_ask_whether_it_should_end(db_path: Path, autojump_c
         finally:
             seen.append(ctx.cancel_requested)
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await trio.testing.wait_all_tasks_blocked()
@@ -174,7 +174,7 @@ async def test_the_log_of_a_handler_is_bound_to_its_attempt(
     async def work(ctx: Context) -> None:
         ctx.log.info("hello", extra=1)
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         await runtime.company("k").ask(a_task("work", id="a"))
         await idle(runtime)
     (entry,) = [entry for entry in logs if entry["event"] == "hello"]
@@ -226,7 +226,7 @@ ASYNC: dict[str, Handler] = {
 async def test_whatever_is_called_and_awaited_can_be_a_handler(
     db_path: Path, autojump_clock: MockClock, what: str
 ) -> None:
-    async with a_host(db_path, {"work": ASYNC[what]}) as runtime:
+    async with a_host(db_path, {"work": ASYNC[what]}, timeless=True) as runtime:
         await runtime.company("k").ask(a_task("work", id="a", payload=5))
         assert (await runtime.company("k").when_settled("a")).result == {"work": 5}
 

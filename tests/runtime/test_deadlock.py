@@ -135,7 +135,7 @@ async def test_a_handler_may_wait_for_a_task_of_another_company(
         (other,) = others
         return (await other.when_settled("b")).status.value
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         others.append(runtime.company("other"))
         await others[0].ask(a_task("ok", id="b"))
         await runtime.company("k").ask(a_task("work", id="a"))

@@ -239,7 +239,7 @@ async def test_a_result_that_is_json_comes_back_as_it_was(
     async def work(_ctx: Context) -> object:
         return value
 
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         assert (await company.when_settled("a")).result == {"work": value}
@@ -323,7 +323,7 @@ async def test_a_handler_that_floods_its_own_company_keeps_nobody_else_waiting(
             sent += 1
         return sent
 
-    async with a_host(db_path, {"flood": flood}) as runtime:
+    async with a_host(db_path, {"flood": flood}, timeless=True) as runtime:
         await runtime.company("k").ask(a_task("flood", id="a"))
         other = runtime.company("other")
         for _ in range(2):

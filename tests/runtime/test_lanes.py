@@ -192,7 +192,7 @@ async def test_a_message_that_was_put_stands_when_its_sender_gives_up(
 async def test_a_refused_tell_becomes_an_event_and_a_refused_ask_an_error_alone(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         with pytest.raises(TaskUnknown) as raised:
             await company.ask(Start("nobody"))
@@ -208,7 +208,7 @@ async def test_a_refused_tell_becomes_an_event_and_a_refused_ask_an_error_alone(
 async def test_what_is_no_message_is_refused_where_it_is_sent(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         things: list[object] = [None, "stop", 5, Message(), Submit]
         for thing in things:
@@ -247,7 +247,7 @@ async def test_many_senders_of_many_companies_are_all_answered(
 ) -> None:
     answers: list[tuple[str, str]] = []
 
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
 
         async def send(name: str, number: int) -> None:
             report = await runtime.company(name).ask(a_task(None, id=f"t{number}"))

@@ -221,7 +221,7 @@ async def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
 async def test_a_task_or_company_that_does_not_exist_is_said_to_be_unknown(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime, a_reader(db_path) as reader:
+    async with a_host(db_path, timeless=True) as runtime, a_reader(db_path) as reader:
         await runtime.company("k").ask(Submit("x"))
         for reads in (
             runtime.company("k"),
@@ -307,7 +307,7 @@ async def test_attempts_of_every_run_are_told_oldest_first(db_path: Path, autoju
 
 
 async def test_an_outcome_is_that_of_the_newest_run(db_path: Path, autojump_clock: MockClock) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", payload=1))
         first = await company.when_settled("a")
@@ -340,7 +340,7 @@ async def test_many_who_wait_for_many_tasks_are_all_told(db_path: Path, autojump
     async def wait(company: Company, task: str) -> None:
         ended.append((await company.when_settled(task)).task)
 
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=0))
         for number in range(30):

@@ -179,7 +179,7 @@ async def test_a_dependency_that_is_done_before_the_task_is_submitted_is_done(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     """C19."""
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await idle(runtime)
@@ -195,7 +195,7 @@ async def test_a_dependency_that_ends_in_the_turn_in_which_the_task_is_submitted
     """C19: report and submit in one turn, in both orders."""
     for task, order in (("a", 0), ("b", 1)):
         work = Gated()
-        async with a_host(db_path, {"work": work}) as runtime:
+        async with a_host(db_path, {"work": work}, timeless=True) as runtime:
             company = runtime.company(f"k{order}")
             await company.ask(a_task("work", id=task))
             await work.has_started()
@@ -311,7 +311,7 @@ async def test_an_idempotency_key_gives_back_the_task_it_made_or_says_whose_it_i
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     """C52: the same key with another payload."""
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         first = await company.ask(Submit("x", handler="ok", key="order 7", payload=1))
         again = await company.ask(Submit("x", handler="ok", key="order 7", payload=1))

@@ -139,7 +139,7 @@ async def test_executing_attempts_of_many_companies_never_exceed_the_limit(
     db_path: Path, autojump_clock: MockClock, executions_max: int
 ) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}, executions_max=executions_max) as runtime:
+    async with a_host(db_path, {"work": work}, executions_max=executions_max, timeless=True) as runtime:
         for number in range(12):
             company = runtime.company(f"k{number}")
             await company.ask(SetLimits(runs_max=2))
@@ -158,7 +158,7 @@ async def test_companies_that_wait_are_served_in_the_order_in_which_they_came(
 ) -> None:
     first, rest = Gated(), Gated()
     rest.open.set()
-    async with a_host(db_path, {"first": first, "rest": rest}, executions_max=1) as runtime:
+    async with a_host(db_path, {"first": first, "rest": rest}, executions_max=1, timeless=True) as runtime:
         await runtime.company("k").ask(a_task("first"))
         await first.has_started()
         names = [f"k{number}" for number in range(12)]
@@ -178,7 +178,7 @@ async def test_one_with_many_ready_nodes_goes_to_the_end_of_the_line_after_each(
         ran.append(ctx.company.name)
 
     first = Gated()
-    async with a_host(db_path, {"first": first, "note": note}, executions_max=1) as runtime:
+    async with a_host(db_path, {"first": first, "note": note}, executions_max=1, timeless=True) as runtime:
         await runtime.company("holder").ask(a_task("first"))
         await first.has_started()
         many = [a_node(f"n{number}", "note") for number in range(6)]
@@ -210,7 +210,7 @@ async def test_without_execution_slots_runs_are_admitted_and_everything_is_held(
 
 async def test_explain_names_who_holds_the_execution_slots(db_path: Path, autojump_clock: MockClock) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}, executions_max=1) as runtime:
+    async with a_host(db_path, {"work": work}, executions_max=1, timeless=True) as runtime:
         await runtime.company("one").ask(a_task("work", id="a"))
         await work.has_started()
         other = runtime.company("two")

@@ -56,7 +56,7 @@ async def test_a_queued_task_is_stopped_on_the_spot_and_never_starts(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=0))
         await company.ask(a_task("work", id="a"))
@@ -114,7 +114,7 @@ async def test_an_executing_attempt_is_cancelled_and_what_it_has_not_reached_is_
 
 async def test_every_attempt_of_a_run_is_cancelled(db_path: Path, autojump_clock: MockClock) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task(nodes=[Node(str(number), "work") for number in range(10)], id="a"))
         await work.has_started(10)
@@ -213,7 +213,7 @@ async def test_a_task_that_waits_for_an_execution_slot_is_stopped_on_the_spot(
 
 async def test_a_task_of_a_paused_company_can_be_stopped(db_path: Path, autojump_clock: MockClock) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
@@ -224,7 +224,7 @@ async def test_a_task_of_a_paused_company_can_be_stopped(db_path: Path, autojump
 
 async def test_a_goal_is_stopped_as_a_whole_in_one_commit(db_path: Path, autojump_clock: MockClock) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         for number in range(3):
             await company.ask(a_task("work", id=f"in {number}", goal="g"))

@@ -105,7 +105,7 @@ async def test_the_whole_life_of_a_task_that_is_held_started_stopped_retried_and
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     work = Gated()
-    async with a_host(db_path, {"work": work}) as runtime:
+    async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
         nodes = [Node("one", "work"), Node("two", "ok", after=["one"])]
         await company.ask(a_task(nodes=nodes, id="a", mode="manual", goal="g", priority=5))
@@ -177,7 +177,7 @@ async def test_what_becomes_blocked_has_one_event_per_cause_and_commit_with_the_
 
 
 async def test_a_message_that_changes_nothing_has_no_event(db_path: Path, autojump_clock: MockClock) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await company.when_settled("a")
@@ -201,7 +201,7 @@ async def busy_companies(runtime: Runtime, companies: int, tasks: int) -> None:
 async def test_numbers_of_a_company_are_dense_and_positions_rise_in_the_order_of_commits(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         await busy_companies(runtime, 5, 8)
     events = stored_events(db_path)
     assert [event.position for event in events] == list(range(1, len(events) + 1))
@@ -214,7 +214,7 @@ async def test_numbers_of_a_company_are_dense_and_positions_rise_in_the_order_of
 
 async def test_numbers_go_on_in_the_next_process(db_path: Path, autojump_clock: MockClock) -> None:
     for _ in range(3):
-        async with a_host(db_path) as runtime:
+        async with a_host(db_path, timeless=True) as runtime:
             await busy_companies(runtime, 2, 2)
     events = stored_events(db_path)
     assert [event.position for event in events] == list(range(1, len(events) + 1))
@@ -249,7 +249,7 @@ async def test_a_reader_that_stops_at_any_event_goes_on_from_there_without_gap_o
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     """C66, the half of one process."""
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         await busy_companies(runtime, 3, 4)
         total = len(stored_events(db_path))
         for step in (1, 3, 10):
@@ -265,7 +265,7 @@ async def test_a_reader_that_stops_at_any_event_goes_on_from_there_without_gap_o
 async def test_a_reader_of_one_company_sees_its_lines_alone_from_any_position(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         await busy_companies(runtime, 3, 4)
         everything = stored_events(db_path)
         mine = [event for event in everything if event.company == "k1"]
@@ -315,7 +315,7 @@ async def test_a_slow_reader_costs_nobody_anything_and_sees_everything(
 async def test_a_reader_reads_in_pages_and_holds_nothing_between_them(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         await runtime.company("k").ask(SubmitMany([Submit("x") for _ in range(PAGE)]))
         await idle(runtime)
         total = len(stored_events(db_path))
@@ -387,7 +387,7 @@ async def test_many_readers_at_once_see_the_same(db_path: Path, autojump_clock: 
 async def test_a_reader_of_the_file_alone_sees_what_the_host_s_own_readers_see(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         await busy_companies(runtime, 2, 3)
     autojump_clock.autojump_threshold = 10  # the reader's thread must not be jumped over
     async with open_reader(db_path) as reader:
@@ -404,7 +404,7 @@ async def test_a_task_s_timeline_is_its_events_and_no_other_s(
         assert await settled(company, task) == "completed"
         return await company.timeline(task)
 
-    async with a_host(db_path) as runtime:
+    async with a_host(db_path, timeless=True) as runtime:
         company = runtime.company("k")
         for task in ("a", "b"):
             await company.ask(a_task("ok", id=task))
