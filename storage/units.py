@@ -1,16 +1,20 @@
-"""One unit of work: all that a turn changes, written in one go, fenced by the company's epoch.
+"""Units of work: all that a turn changes, written in one go, fenced by the company's epoch.
 
 A unit is a function of the connection alone, so the writer may run it again after an outage. It runs inside
-the writer's transaction. Its first statement is the fence: an actor that was replaced can write nothing any
-more (`StaleEpoch`). Rows go in an order in which every rule of the schema holds after each statement:
-limits first, slots given up before slots taken.
+the writer's transaction. First comes the fence: an actor that was replaced can write nothing any more
+(`StaleEpoch`). Rows go in an order in which every rule of the schema holds after each statement: limits
+first, slots given up before slots taken.
+
+What the units of several companies write never meets in a row, so `write_together` takes one table after
+the other for all of them: a statement is set up once for a hundred companies, not a hundred times.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import attrs
@@ -18,6 +22,8 @@ import attrs
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptRecord, CompanyRecord, EventRecord, NodeRecord, RunRecord, TaskRecord
 from storage.statements import SQL
+
+Row = tuple[Any, ...]
 
 
 @attrs.frozen
@@ -62,7 +68,7 @@ class Committed:
     inputs: Sequence[Inputs]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class UnitOfWork:
     company_id: int
     company_name: str
@@ -88,165 +94,194 @@ class UnitOfWork:
 
     def __call__(self, conn: sqlite3.Connection) -> Committed:
         """Write everything; raises `StaleEpoch`, or whatever SQLite says."""
-        last_seq = self._fence(conn)
-        self._write_company(conn)
-        self._write_tasks(conn)
-        self._write_runs(conn)
-        for statement, params in self.writes:
-            conn.execute(SQL[statement], {"company_id": self.company_id, **params})
-        self._write_nodes(conn)  # after the payloads that new nodes copy
-        first_position = self._write_events(conn, last_seq - len(self.events) + 1)
-        inputs = [read_inputs(conn, self.company_id, asked) for asked in self.inputs]
-        return Committed(first_position, last_seq - len(self.events) + 1, inputs)
-
-    def _fence(self, conn: sqlite3.Connection) -> int:
-        params = {
-            "company_id": self.company_id,
-            "epoch": self.epoch,
-            "events": len(self.events),
-            "due_ms": self.due_ms,
-        }
-        rows = conn.execute(SQL["fence"], params).fetchall()
-        if not rows:
-            raise StaleEpoch(self.company_name, self.epoch)
-        return int(rows[0][0])
-
-    def _write_company(self, conn: sqlite3.Connection) -> None:
-        if self.company is not None:
-            conn.execute(SQL["update_company"], _company_params(self.company))
-        for graph in self.graphs:
-            conn.execute(SQL["put_graph"], {"company_id": self.company_id, **_fields(graph)})
-
-    def _write_tasks(self, conn: sqlite3.Connection) -> None:
-        if self.new_tasks:
-            rows = [{**self._task_params(task), **texts} for task, texts in self.new_tasks]
-            conn.executemany(SQL["insert_task"], rows)
-        if self.tasks:
-            conn.executemany(SQL["update_task"], [self._task_params(task) for task in self.tasks])
-        for seq, upstreams in self.edges:
-            conn.execute(SQL["delete_edges"], {"company_id": self.company_id, "seq": seq})
-            rows = [
-                {"company_id": self.company_id, "seq": seq, "upstream": upstream} for upstream in upstreams
-            ]
-            conn.executemany(SQL["insert_edge"], rows)
-
-    def _write_runs(self, conn: sqlite3.Connection) -> None:
-        for active in (False, True):
-            for statement, records in (("update_run", self.runs), ("insert_run", self.new_runs)):
-                rows = [self._run_params(run) for run in records if (run.slot > 0) is active]
-                if rows:
-                    conn.executemany(SQL[statement], rows)
-        for seq in self.pins:
-            key = {"company_id": self.company_id, "seq": seq}
-            conn.execute(SQL["pin_upstreams"], key)
-            if loose := conn.execute(SQL["unpinned_upstreams"], key).fetchall():
-                raise UnitRefused("TURNKEEPER_UPSTREAM", f"upstream {loose[0][0]!r} is not completed")
-
-    def _write_nodes(self, conn: sqlite3.Connection) -> None:
-        for statement, records in (("insert_node", self.new_nodes), ("update_node", self.nodes)):
-            if records:
-                conn.executemany(
-                    SQL[statement], [self._node_params(node, result) for node, result in records]
-                )
-        if self.begun:
-            conn.executemany(SQL["insert_attempt"], [self._attempt_params(attempt) for attempt in self.begun])
-        if self.ended:
-            conn.executemany(SQL["end_attempt"], [self._attempt_params(attempt) for attempt in self.ended])
-
-    def _write_events(self, conn: sqlite3.Connection, first_seq: int) -> int:
-        if not self.events:
-            return 0
-        return write_events(conn, self.company_id, first_seq, self.events)
-
-    def _task_params(self, task: TaskRecord) -> dict[str, Any]:
-        return {
-            "company_id": self.company_id,
-            "seq": task.seq,
-            "id": task.id,
-            "priority": task.priority,
-            "created_ms": task.created_ms,
-            "mode": task.mode.value,
-            "goal": task.goal,
-            "graph": task.graph,
-            "shape": task.shape,
-            "attempts_max": task.attempts_max,
-            "fail_fast": int(task.fail_fast),
-            "archived_ms": task.archived_ms,
-        }
-
-    def _run_params(self, run: RunRecord) -> dict[str, Any]:
-        return {
-            "company_id": self.company_id,
-            "seq": run.seq,
-            "number": run.number,
-            "status": run.status.value,
-            "created_ms": run.created_ms,
-            "slot": run.slot,
-            "admitted_ms": run.admitted_ms,
-            "settled_ms": run.settled_ms,
-            "started": int(run.started),
-            "front": run.front,
-            "reason": run.reason,
-        }
-
-    def _node_params(self, node: NodeRecord, result: str | None) -> dict[str, Any]:
-        return {
-            "company_id": self.company_id,
-            "seq": node.seq,
-            "run": node.run,
-            "pos": node.pos,
-            "spec": node.spec,
-            "status": node.status.value,
-            "tries": node.tries,
-            "unclean": node.unclean,
-            "generation": node.generation,
-            "attempts": node.attempts,
-            "not_before_ms": node.not_before_ms,
-            "error": node.error,
-            "result": result,
-        }
-
-    def _attempt_params(self, attempt: AttemptRecord) -> dict[str, Any]:
-        return {
-            "company_id": self.company_id,
-            "seq": attempt.seq,
-            "run": attempt.run,
-            "pos": attempt.pos,
-            "number": attempt.number,
-            "generation": attempt.generation,
-            "host_id": attempt.host_id,
-            "started_ms": attempt.started_ms,
-            "ended_ms": attempt.ended_ms,
-            "end": None if attempt.end is None else attempt.end.value,
-            "error": attempt.error,
-        }
+        (committed,) = write_together(conn, (self,))
+        return committed
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
+def write_together(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> list[Committed]:
+    """Write units of different companies as if one after the other; what each has added, in their order.
+
+    Raises `StaleEpoch`, or whatever SQLite says, and does not tell whose fault it is: the caller rolls back
+    and asks them one by one.
+    """
+    first_seqs = [_fence(conn, unit) for unit in units]
+    _write_companies(conn, units)
+    _write_tasks(conn, units)
+    _write_runs(conn, units)
+    _write_nodes(conn, units)  # after the payloads that new nodes copy
+    position = _write_events(conn, units, first_seqs)
+    committed = []
+    for unit, first_seq in zip(units, first_seqs, strict=True):
+        inputs = [read_inputs(conn, unit.company_id, asked) for asked in unit.inputs] if unit.inputs else ()
+        committed.append(Committed(position, first_seq, inputs))
+        position += len(unit.events)
+    return committed
 
 
-def _company_params(company: CompanyRecord) -> dict[str, Any]:
-    return _fields(company)
+def _fence(conn: sqlite3.Connection, unit: UnitOfWork) -> int:
+    """The number of the unit's first event in its company."""
+    events = len(unit.events)
+    rows = conn.execute(SQL["fence"], (events, unit.due_ms, unit.company_id, unit.epoch)).fetchall()
+    if not rows:
+        raise StaleEpoch(unit.company_name, unit.epoch)
+    return int(rows[0][0]) - events + 1
 
 
-def read_inputs(conn: sqlite3.Connection, company_id: int, asked: InputsOf) -> Inputs:
-    """What an attempt is given. Read in the commit that starts it, so it costs no hop of its own."""
-    key = {"company_id": company_id, "seq": asked.seq, "run": asked.run, "pos": asked.pos}
-    payload, node_payload = conn.execute(SQL["attempt_payload"], key).fetchone() or (None, None)
-    results = []
-    for pos in asked.after:
-        row = conn.execute(SQL["node_result"], {**key, "pos": pos}).fetchone()
-        results.append(None if row is None else row[0])
-    return Inputs(payload, node_payload, tuple(results))
+def _write(conn: sqlite3.Connection, statement: str, rows: Iterable[Row]) -> None:
+    """All rows of one statement; nothing is asked of the database if there are none."""
+    if rows := list(rows):
+        conn.executemany(SQL[statement], rows)
 
 
-def write_events(
-    conn: sqlite3.Connection, company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
-) -> int:
-    """Append events; returns the position of the first. Inside one transaction positions follow each other."""
-    rows = [
-        (
+def _write_companies(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
+    _write(conn, "update_company", (_COMPANY(unit.company) for unit in units if unit.company is not None))
+    _write(conn, "put_graph", ((u.company_id, *_GRAPH(graph)) for u in units for graph in u.graphs))
+
+
+def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
+    new = ((*_new_task_row(u.company_id, task), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks)
+    _write(conn, "insert_task", new)
+    _write(conn, "update_task", (_task_row(u.company_id, task) for u in units for task in u.tasks))
+    edges = [(unit.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
+    _write(conn, "delete_edges", ((company_id, seq) for company_id, seq, _ in edges))
+    _write(conn, "insert_edge", ((company, seq, name) for company, seq, names in edges for name in names))
+
+
+def _write_runs(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
+    changed = [_run_row(unit.company_id, run) for unit in units for run in unit.runs]
+    new = [_new_run_row(unit.company_id, run) for unit in units for run in unit.new_runs]
+    _write(conn, "update_run", (row for row in changed if not row[_SLOT]))
+    _write(conn, "insert_run", (row for row in new if not row[_NEW_SLOT]))
+    _write(conn, "update_run", (row for row in changed if row[_SLOT]))
+    _write(conn, "insert_run", (row for row in new if row[_NEW_SLOT]))
+    for unit in units:
+        for seq in unit.pins:
+            _pin_upstreams(conn, (unit.company_id, seq))
+        for statement, params in unit.writes:
+            conn.execute(SQL[statement], {"company_id": unit.company_id, **params})
+
+
+def _pin_upstreams(conn: sqlite3.Connection, task: tuple[int, int]) -> None:
+    conn.execute(SQL["pin_upstreams"], task)
+    if loose := conn.execute(SQL["unpinned_upstreams"], task).fetchall():
+        raise UnitRefused("TURNKEEPER_UPSTREAM", f"upstream {loose[0][0]!r} is not completed")
+
+
+def _write_nodes(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
+    new = (_new_node_row(u.company_id, node, result) for u in units for node, result in u.new_nodes)
+    _write(conn, "insert_node", new)
+    _write(
+        conn,
+        "update_node",
+        (_node_row(u.company_id, node, result) for u in units for node, result in u.nodes),
+    )
+    _write(conn, "insert_attempt", ((u.company_id, *_BEGUN(attempt)) for u in units for attempt in u.begun))
+    _write(conn, "end_attempt", (_end_row(u.company_id, attempt) for u in units for attempt in u.ended))
+
+
+def _write_events(conn: sqlite3.Connection, units: Sequence[UnitOfWork], first_seqs: Sequence[int]) -> int:
+    """The position of the first event; the others follow it."""
+    rows: list[Row] = []
+    for unit, first_seq in zip(units, first_seqs, strict=True):
+        rows.extend(_event_rows(unit.company_id, first_seq, unit.events))
+    return _insert_events(conn, rows)
+
+
+# --- rows, in the order of the parameters of their statements ---------------------------------------------------
+
+
+_COMPANY = attrgetter("runs_max", "weight", "paused_ms", "task_seq", "front_seq", "company_id")
+_GRAPH = attrgetter("name", "version", "shape", "node_payloads")
+_TEXTS = itemgetter("title", "payload", "node_payloads", "key", "content")
+_BEGUN = attrgetter("seq", "run", "pos", "number", "generation", "host_id", "started_ms")
+_SLOT, _NEW_SLOT = 1, 5
+"""Where the slot stands in the rows of a run: a changed one, and a new one."""
+
+
+def _new_task_row(company_id: int, task: TaskRecord) -> Row:
+    return (
+        company_id,
+        task.seq,
+        task.id,
+        task.priority,
+        task.created_ms,
+        task.mode.value,
+        task.goal,
+        task.graph,
+        task.shape,
+        task.attempts_max,
+        int(task.fail_fast),
+        task.archived_ms,
+    )
+
+
+def _task_row(company_id: int, task: TaskRecord) -> Row:
+    return (
+        task.priority,
+        task.mode.value,
+        task.goal,
+        task.graph,
+        task.shape,
+        task.attempts_max,
+        int(task.fail_fast),
+        task.archived_ms,
+        company_id,
+        task.seq,
+    )
+
+
+def _run_row(company_id: int, run: RunRecord) -> Row:
+    return (
+        run.status.value,
+        run.slot,
+        run.admitted_ms,
+        run.settled_ms,
+        int(run.started),
+        run.front,
+        run.reason,
+        company_id,
+        run.seq,
+        run.number,
+    )
+
+
+def _new_run_row(company_id: int, run: RunRecord) -> Row:
+    return (company_id, run.seq, run.number, run.created_ms, *_run_row(company_id, run)[:7])
+
+
+def _node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
+    return (
+        node.status.value,
+        node.tries,
+        node.unclean,
+        node.generation,
+        node.attempts,
+        node.not_before_ms,
+        node.error,
+        result,
+        company_id,
+        node.seq,
+        node.run,
+        node.pos,
+    )
+
+
+def _new_node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
+    changed = _node_row(company_id, node, result)
+    return (*changed[8:], node.spec, *changed[:8])
+
+
+def _end_row(company_id: int, attempt: AttemptRecord) -> Row:
+    end = None if attempt.end is None else attempt.end.value
+    key = (company_id, attempt.seq, attempt.run, attempt.pos, attempt.number)
+    return (attempt.ended_ms, end, attempt.error, *key)
+
+
+def _event_rows(
+    company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
+) -> Iterator[Row]:
+    for place, event in enumerate(events):
+        yield (
             company_id,
             None if first_seq is None else first_seq + place,
             event.at_ms,
@@ -259,10 +294,37 @@ def write_events(
             event.before,
             event.after,
             event.reason,
-            json.dumps(event.data, ensure_ascii=False, sort_keys=True) if event.data else None,
+            _data_text(event.data) if event.data else None,
         )
-        for place, event in enumerate(events)
-    ]
+
+
+_data_text = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
+
+
+# --- reading and appending --------------------------------------------------------------------------------------
+
+
+def read_inputs(conn: sqlite3.Connection, company_id: int, asked: InputsOf) -> Inputs:
+    """What an attempt is given. Read in the commit that starts it, so it costs no hop of its own."""
+    run = (company_id, asked.seq, asked.run)
+    payload, node_payload = conn.execute(SQL["attempt_payload"], (*run, asked.pos)).fetchone() or (None, None)
+    results = []
+    for pos in asked.after:
+        row = conn.execute(SQL["node_result"], (*run, pos)).fetchone()
+        results.append(None if row is None else row[0])
+    return Inputs(payload, node_payload, tuple(results))
+
+
+def write_events(
+    conn: sqlite3.Connection, company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
+) -> int:
+    """Append events; returns the position of the first. Inside one transaction positions follow each other."""
+    return _insert_events(conn, list(_event_rows(company_id, first_seq, events)))
+
+
+def _insert_events(conn: sqlite3.Connection, rows: Sequence[Row]) -> int:
+    if not rows:
+        return 0
     conn.executemany(SQL["insert_event"], rows)
     (last,) = conn.execute(SQL["last_insert_position"]).fetchone()
     return int(last) - len(rows) + 1

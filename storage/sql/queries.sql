@@ -1,5 +1,5 @@
--- Named statements. Each is prepared once by SQLite's own cache; parameters are bound by name.
--- What is hot (written at every move) touches a row by its whole primary key.
+-- Named statements. Each is prepared once by SQLite's own cache. What is hot (written at every move) touches a row by
+-- its whole primary key and binds its parameters by place, for many rows at once; the others bind them by name.
 
 -- name: claim_company
 -- A company's actor begins: a new epoch fences whatever an earlier actor of it may still have under way.
@@ -15,8 +15,7 @@ SELECT name FROM companies ORDER BY name;
 
 -- name: fence
 -- First statement of every unit: nothing but the newest epoch may write. It also hands out the event numbers.
-UPDATE companies SET event_seq = event_seq + :events, due_ms = :due_ms
-WHERE company_id = :company_id AND epoch = :epoch
+UPDATE companies SET event_seq = event_seq + ?, due_ms = ? WHERE company_id = ? AND epoch = ?
 RETURNING event_seq;
 
 -- name: number_events
@@ -24,26 +23,22 @@ RETURNING event_seq;
 UPDATE companies SET event_seq = event_seq + :events WHERE company_id = :company_id RETURNING event_seq;
 
 -- name: update_company
-UPDATE companies SET runs_max = :runs_max, weight = :weight, paused_ms = :paused_ms, task_seq = :task_seq,
-    front_seq = :front_seq
-WHERE company_id = :company_id;
+UPDATE companies SET runs_max = ?, weight = ?, paused_ms = ?, task_seq = ?, front_seq = ? WHERE company_id = ?;
 
 -- name: put_graph
-INSERT INTO graphs (company_id, name, version, shape, node_payloads)
-VALUES (:company_id, :name, :version, :shape, :node_payloads)
+INSERT INTO graphs (company_id, name, version, shape, node_payloads) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape = excluded.shape,
     node_payloads = excluded.node_payloads;
 
 -- name: insert_task
 INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
     archived_ms, title, payload, node_payloads, key, content)
-VALUES (:company_id, :seq, :id, :priority, :created_ms, :mode, :goal, :graph, :shape, :attempts_max, :fail_fast,
-    :archived_ms, :title, :payload, :node_payloads, :key, :content);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
-UPDATE tasks SET priority = :priority, mode = :mode, goal = :goal, graph = :graph, shape = :shape,
-    attempts_max = :attempts_max, fail_fast = :fail_fast, archived_ms = :archived_ms
-WHERE company_id = :company_id AND seq = :seq;
+UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, attempts_max = ?, fail_fast = ?,
+    archived_ms = ?
+WHERE company_id = ? AND seq = ?;
 
 -- name: archive_task
 -- For a task whose row cannot be read: what is wrong in it stays as it is.
@@ -59,10 +54,10 @@ UPDATE tasks SET payload = :payload WHERE company_id = :company_id AND seq = :se
 UPDATE tasks SET node_payloads = :node_payloads WHERE company_id = :company_id AND seq = :seq;
 
 -- name: insert_edge
-INSERT INTO edges (company_id, seq, upstream) VALUES (:company_id, :seq, :upstream);
+INSERT INTO edges (company_id, seq, upstream) VALUES (?, ?, ?);
 
 -- name: delete_edges
-DELETE FROM edges WHERE company_id = :company_id AND seq = :seq;
+DELETE FROM edges WHERE company_id = ? AND seq = ?;
 
 -- name: pin_upstreams
 -- In the admission commit: the upstream runs whose results are the inputs. Only completed ones can be pinned.
@@ -70,20 +65,19 @@ UPDATE edges SET pinned_run = (
     SELECT run.number FROM tasks AS up JOIN runs AS run ON run.company_id = up.company_id AND run.seq = up.seq
     WHERE up.company_id = edges.company_id AND up.id = edges.upstream AND run.status = 'completed'
       AND run.number = (SELECT max(number) FROM runs WHERE company_id = up.company_id AND seq = up.seq))
-WHERE company_id = :company_id AND seq = :seq;
+WHERE company_id = ? AND seq = ?;
 
 -- name: unpinned_upstreams
 -- The same rule once more, from the tables: admission with an upstream that is not completed is refused.
-SELECT upstream FROM edges WHERE company_id = :company_id AND seq = :seq AND pinned_run IS NULL LIMIT 1;
+SELECT upstream FROM edges WHERE company_id = ? AND seq = ? AND pinned_run IS NULL LIMIT 1;
 
 -- name: insert_run
-INSERT INTO runs (company_id, seq, number, status, created_ms, slot, admitted_ms, settled_ms, started, front, reason)
-VALUES (:company_id, :seq, :number, :status, :created_ms, :slot, :admitted_ms, :settled_ms, :started, :front, :reason);
+INSERT INTO runs (company_id, seq, number, created_ms, status, slot, admitted_ms, settled_ms, started, front, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_run
-UPDATE runs SET status = :status, slot = :slot, admitted_ms = :admitted_ms, settled_ms = :settled_ms,
-    started = :started, front = :front, reason = :reason
-WHERE company_id = :company_id AND seq = :seq AND number = :number;
+UPDATE runs SET status = ?, slot = ?, admitted_ms = ?, settled_ms = ?, started = ?, front = ?, reason = ?
+WHERE company_id = ? AND seq = ? AND number = ?;
 
 -- name: set_run_payload
 UPDATE runs SET payload = :payload WHERE company_id = :company_id AND seq = :seq AND number = :number;
@@ -92,25 +86,23 @@ UPDATE runs SET payload = :payload WHERE company_id = :company_id AND seq = :seq
 -- The node's payload is copied by SQL from where its definition stands; no decision needs it in memory.
 INSERT INTO nodes (company_id, seq, run, pos, spec, status, tries, unclean, generation, attempts, not_before_ms,
     error, result, payload)
-VALUES (:company_id, :seq, :run, :pos, :spec, :status, :tries, :unclean, :generation, :attempts, :not_before_ms,
-    :error, CASE WHEN :status = 'succeeded' THEN :result END,
-    (SELECT CASE WHEN task.graph IS NULL THEN task.node_payloads ELSE graph.node_payloads END -> ('$[' || :pos || ']')
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, CASE WHEN ?6 = 'succeeded' THEN ?13 END,
+    (SELECT CASE WHEN task.graph IS NULL THEN task.node_payloads ELSE graph.node_payloads END -> ('$[' || ?4 || ']')
      FROM tasks AS task LEFT JOIN graphs AS graph ON graph.company_id = task.company_id AND graph.name = task.graph
-     WHERE task.company_id = :company_id AND task.seq = :seq));
+     WHERE task.company_id = ?1 AND task.seq = ?2));
 
 -- name: update_node
-UPDATE nodes SET status = :status, tries = :tries, unclean = :unclean, generation = :generation,
-    attempts = :attempts, not_before_ms = :not_before_ms, error = :error,
-    result = CASE WHEN :status = 'succeeded' THEN coalesce(:result, result) END
-WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos;
+UPDATE nodes SET status = ?1, tries = ?2, unclean = ?3, generation = ?4, attempts = ?5, not_before_ms = ?6, error = ?7,
+    result = CASE WHEN ?1 = 'succeeded' THEN coalesce(?8, result) END
+WHERE company_id = ?9 AND seq = ?10 AND run = ?11 AND pos = ?12;
 
 -- name: insert_attempt
 INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms)
-VALUES (:company_id, :seq, :run, :pos, :number, :generation, :host_id, :started_ms);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: end_attempt
-UPDATE attempts SET ended_ms = :ended_ms, end = :end, error = :error
-WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number AND ended_ms IS NULL;
+UPDATE attempts SET ended_ms = ?, end = ?, error = ?
+WHERE company_id = ? AND seq = ? AND run = ? AND pos = ? AND number = ? AND ended_ms IS NULL;
 
 -- name: set_attempt_process
 UPDATE attempts SET pid = :pid, pid_started = :pid_started
@@ -122,13 +114,13 @@ WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND 
 
 -- name: attempt_payload
 SELECT coalesce(run.payload, task.payload) AS payload, node.payload AS node_payload
-FROM tasks AS task
-JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number = :run
-JOIN nodes AS node ON node.company_id = task.company_id AND node.seq = task.seq AND node.run = :run AND node.pos = :pos
-WHERE task.company_id = :company_id AND task.seq = :seq;
+FROM nodes AS node
+CROSS JOIN runs AS run ON run.company_id = node.company_id AND run.seq = node.seq AND run.number = node.run
+CROSS JOIN tasks AS task ON task.company_id = node.company_id AND task.seq = node.seq
+WHERE node.company_id = ? AND node.seq = ? AND node.run = ? AND node.pos = ?;
 
 -- name: node_result
-SELECT result FROM nodes WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos;
+SELECT result FROM nodes WHERE company_id = ? AND seq = ? AND run = ? AND pos = ?;
 
 -- name: insert_event
 INSERT INTO events (company_id, seq, at_ms, kind, task, task_seq, run, node, attempt, before, after, reason, data)

@@ -223,4 +223,5 @@ async def soak(
             while runtime.supervisor.cells:  # a sweep may have one of them look just now
                 await trio.sleep(1)
         gc.collect()
-        assert not [thing for thing in gc.get_objects() if isinstance(thing, Attempt)]
+        mine = set(await runtime.companies())
+        assert not [a for a in gc.get_objects() if isinstance(a, Attempt) and a.ref.company in mine]

@@ -55,6 +55,7 @@ REUSED = f"{FENCES}::test_a_cursor_never_comes_to_point_at_another_event"
 CELL = "tests/core/test_message_by_state.py::test_a_message_does_to_a_task_what_its_cell_says"
 DURABILITY = "tests/storage/test_opening.py::test_full_durability_is_the_default"
 BATCH = "tests/storage/test_writer.py::test_a_refused_unit_is_rolled_back_alone_wherever_it_stands"
+UNITS = "tests/storage/test_units.py"
 OWNER = "tests/storage/test_ownership.py::test_a_second_opening_in_another_process_is_refused_by_the_name_of_the_first"
 FAIR = "tests/attempts/test_fairness.py"
 WAITING = "tests/attempts/test_waiting.py"
@@ -213,17 +214,33 @@ BEGIN
         "a run's moves are not written",
         "5",
         "storage/units.py",
-        'for statement, records in (("update_run", self.runs), ("insert_run", self.new_runs)):',
-        'for statement, records in (("insert_run", self.new_runs),):',
+        "    changed = [_run_row(unit.company_id, run) for unit in units for run in unit.runs]\n",
+        "    changed: list[Row] = []\n",
         (SOUND, KEPT),
     ),
     Mutant(
         "a company's settings are not written",
         "5",
         "storage/units.py",
-        "        if self.company is not None:\n",
-        "        if False and self.company is not None:\n",
+        "for unit in units if unit.company is not None)",
+        "for unit in units if unit.company is None)",
         (KEPT,),
+    ),
+    Mutant(
+        "two turns of one company are written as if they were of two",
+        "2",
+        "storage/writer.py",
+        "(turn is None or turn.company_id in companies)",
+        "turn is None",
+        (f"{UNITS}::test_two_turns_of_one_company_in_one_batch_keep_their_order",),
+    ),
+    Mutant(
+        "what is written between two turns is written after them",
+        "2",
+        "storage/writer.py",
+        "(turn is None or turn.company_id in companies)",
+        "turn is not None and turn.company_id in companies",
+        (f"{UNITS}::test_a_unit_between_turns_is_run_between_them",),
     ),
     Mutant(
         "the file lets one run more be born active",
@@ -270,8 +287,8 @@ BEGIN
         "a recoverer acts without having won",
         "6",
         "storage/sql/queries.sql",
-        "WHERE company_id = :company_id AND epoch = :epoch\n",
-        "WHERE company_id = :company_id AND :epoch = :epoch\n",
+        "due_ms = ? WHERE company_id = ? AND epoch = ?\n",
+        "due_ms = ? WHERE company_id = ? AND ? IS NOT NULL\n",
         (CLAIMED, RECOVERERS),
     ),
     Mutant(
