@@ -34,7 +34,7 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
     """Canonical JSON text of ``value``; raises `InvalidJson`."""
     try:
         _check(value, bytes_max)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        text = _canonical(value)
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
         raise InvalidJson(f"{what} holds a lone surrogate, which is not text") from None
@@ -43,6 +43,11 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
     if size > bytes_max:
         raise InvalidJson(f"{what} has {size} bytes as JSON, more than the {bytes_max} allowed")
     return text
+
+
+_canonical = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
 
 
 def _check(value: object, items_max: int) -> None:

@@ -1,6 +1,6 @@
 """The rows as values: what the tables hold, decoded.
 
-Records are frozen. A change is a new record put in the place of the old one, so a move always has both of
+Records do not change. A change is a new record put in the place of the old one, so a move always has both of
 its ends and can be undone. Only facts stand here; whatever can be computed from them (blocked, position,
 why something waits) is computed. Texts that no decision needs (titles, payloads, results) stay in the
 database.
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-import attrs
+from storage.values import value
 
 
 class RunStatus(StrEnum):
@@ -73,7 +74,7 @@ class Mode(StrEnum):
     MANUAL = "manual"
 
 
-@attrs.frozen
+@value
 class CompanyRecord:
     """A company's own settings and counters. ``event_seq`` is not here: the database counts events itself."""
 
@@ -89,7 +90,7 @@ class CompanyRecord:
     """The last rank given out by ``StartNow``; a higher rank goes first."""
 
 
-@attrs.frozen
+@value
 class TaskRecord:
     seq: int
     id: str
@@ -107,7 +108,7 @@ class TaskRecord:
     archived_ms: int | None = None
 
 
-@attrs.frozen
+@value
 class RunRecord:
     seq: int
     number: int
@@ -126,7 +127,7 @@ class RunRecord:
     """Why it failed, stopped or halted, in a few words."""
 
 
-@attrs.frozen
+@value
 class NodeRecord:
     seq: int
     run: int
@@ -146,7 +147,7 @@ class NodeRecord:
     error: str | None = None
 
 
-@attrs.frozen
+@value
 class AttemptRecord:
     seq: int
     run: int
@@ -160,7 +161,10 @@ class AttemptRecord:
     error: str | None = None
 
 
-@attrs.frozen
+NO_DATA: Mapping[str, Any] = MappingProxyType({})
+
+
+@value
 class EventRecord:
     """One line of the log before the database has given it its position and number."""
 
@@ -174,4 +178,4 @@ class EventRecord:
     before: str | None = None
     after: str | None = None
     reason: str | None = None
-    data: Mapping[str, Any] = attrs.field(factory=dict)
+    data: Mapping[str, Any] = NO_DATA

@@ -22,11 +22,12 @@ import attrs
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptRecord, CompanyRecord, EventRecord, NodeRecord, RunRecord, TaskRecord
 from storage.statements import SQL
+from storage.values import value
 
 Row = tuple[Any, ...]
 
 
-@attrs.frozen
+@value
 class InputsOf:
     """Ask for what a starting attempt is given; ``after`` are the positions of the nodes whose results it
     uses.
@@ -38,7 +39,7 @@ class InputsOf:
     after: tuple[int, ...] = ()
 
 
-@attrs.frozen
+@value
 class Inputs:
     """JSON texts: the task's payload (or the run's in its place), the node's own, and the results in the
     order of ``after``.
@@ -49,7 +50,7 @@ class Inputs:
     results: tuple[str | None, ...]
 
 
-@attrs.frozen
+@value
 class GraphRow:
     name: str
     version: int
@@ -57,7 +58,7 @@ class GraphRow:
     node_payloads: str | None
 
 
-@attrs.frozen
+@value
 class Committed:
     """What the database added: the position of the first event and its number in the company, and the
     inputs asked for.
@@ -68,8 +69,10 @@ class Committed:
     inputs: Sequence[Inputs]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class UnitOfWork:
+    """All that one turn changes."""
+
     company_id: int
     company_name: str
     epoch: int

@@ -28,6 +28,7 @@ from actors.core.state import CompanyState
 from actors.events import KINDS
 from actors.runtime.runtime import Runtime
 from storage.loading import find_company, find_tasks, load_company
+from storage.values import changed
 
 SHOWN = 5
 """Offenders named in one complaint."""
@@ -435,7 +436,7 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
 
 def _told(entry: Entry) -> dict[str, Any]:
     return {
-        "task": attrs.evolve(entry.task, depends_on=tuple(sorted(entry.task.depends_on))),
+        "task": changed(entry.task, depends_on=tuple(sorted(entry.task.depends_on))),
         "run": entry.run,
         "nodes": None if entry.nodes is None else list(entry.nodes),
         "quarantined": entry.quarantined,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -16,6 +15,7 @@ from actors import Archive, Context, GiveUp, Node, Pause, Runtime, SetLimits, St
 from actors.core.draft import AttemptKey
 from actors.runtime.attempts import AttemptRef
 from actors.testing import run_until_idle
+from storage.values import changed
 
 from .conftest import Opened
 from .invariants import LOOKS, RULES, Broken, check_file, check_runtime
@@ -166,7 +166,7 @@ async def test_a_live_runtime_is_compared_with_its_file(opened: Opened, autojump
         assert actor is not None
         assert actor.state is not None
         sound = actor.state.company
-        actor.state.company = attrs.evolve(sound, runs_max=99)
+        actor.state.company = changed(sound, runs_max=99)
         with pytest.raises(AssertionError):
             await check_runtime(runtime)
         actor.state.company = sound

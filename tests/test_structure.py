@@ -73,6 +73,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.states": ("storage.records",),
     "actors.core.": (
         "storage.records",
+        "storage.values",
         "storage.codec",
         "storage.units",
         "storage.loading",

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import attrs
-
 from storage.records import AttemptRecord, NodeRecord, NodeStatus, RunStatus
+from storage.values import value
 
 from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from .entry import Entry
@@ -37,7 +36,7 @@ class ExecutionSlots(Protocol):
         ...
 
 
-@attrs.frozen
+@value
 class Advanced:
     """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot.
 

@@ -10,12 +10,11 @@ forgotten. Nothing in here reaches the database or the world; the actor commits 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from actors.errors import IllegalMove
 from storage.records import (
+    NO_DATA,
     AttemptRecord,
     CompanyRecord,
     EventRecord,
@@ -24,6 +23,7 @@ from storage.records import (
     RunStatus,
     TaskRecord,
 )
+from storage.values import changed, value
 
 from .entry import Change, Entry, Flip, Graph
 from .shape import NodeSpec
@@ -35,8 +35,7 @@ STORY_SHOWN = 20
 """Steps told by an `IllegalMove`: the last ones led to it."""
 
 
-@attrs.frozen
-class AttemptKey:
+class AttemptKey(NamedTuple):
     """Which attempt: unique for ever inside a company."""
 
     task: str
@@ -46,7 +45,7 @@ class AttemptKey:
     number: int
 
 
-@attrs.frozen
+@value
 class StartAttempt:
     """Run the handler; the commit has read its inputs."""
 
@@ -59,7 +58,7 @@ class StartAttempt:
     """Names of the nodes whose results it is given."""
 
 
-@attrs.frozen
+@value
 class CancelAttempt:
     """Tell a live attempt to end. ``why`` becomes its end unless it ends otherwise first."""
 
@@ -67,7 +66,7 @@ class CancelAttempt:
     why: str
 
 
-@attrs.frozen
+@value
 class EndAttempt:
     """The attempt's end is durable: its registration can go."""
 
@@ -77,7 +76,7 @@ class EndAttempt:
 Effect = StartAttempt | CancelAttempt | EndAttempt
 
 
-@attrs.frozen
+@value
 class Write:
     """One row to write, by the name of its statement. Params that are not in a record, such as titles and
     payloads, come here.
@@ -87,7 +86,7 @@ class Write:
     params: Mapping[str, Any]
 
 
-@attrs.frozen
+@value
 class Mark:
     changes: int
     events: int
@@ -160,7 +159,7 @@ class Draft:
     # --- moves ----------------------------------------------------------------------------------------------
 
     def company(self, **fields: Any) -> CompanyRecord:
-        after = attrs.evolve(self.state.company, **fields)
+        after = changed(self.state.company, **fields)
         self._put(Change("company", "", self.state.company, after))
         return after
 
@@ -179,7 +178,7 @@ class Draft:
             self.keys[key] = task
 
     def task(self, entry: Entry, **fields: Any) -> None:
-        self._put(Change("task", entry.task.id, entry.task, attrs.evolve(entry.task, **fields)))
+        self._put(Change("task", entry.task.id, entry.task, changed(entry.task, **fields)))
 
     def add_run(self, entry: Entry, run: RunRecord) -> None:
         """Put a new run in the place of the newest one; it has no nodes yet."""
@@ -189,14 +188,14 @@ class Draft:
 
     def run(self, entry: Entry, **fields: Any) -> None:
         assert entry.run is not None
-        self._put(Change("run", entry.task.id, entry.run, attrs.evolve(entry.run, **fields)))
+        self._put(Change("run", entry.task.id, entry.run, changed(entry.run, **fields)))
 
     def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
         self._put(Change("nodes", entry.task.id, None, nodes))
 
     def node(self, entry: Entry, pos: int, **fields: Any) -> NodeRecord:
         assert entry.nodes is not None
-        after = attrs.evolve(entry.nodes[pos], **fields)
+        after = changed(entry.nodes[pos], **fields)
         self._put(Change("node", entry.task.id, entry.nodes[pos], after))
         return after
 
@@ -253,7 +252,7 @@ class Draft:
                 before=before,
                 after=after,
                 reason=reason,
-                data=data,
+                data=data or NO_DATA,
             )
         )
 

@@ -8,6 +8,7 @@ import attrs
 
 from actors.states import Reason
 from storage.records import NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.values import value
 
 from .progress import Progress
 from .shape import Shape
@@ -97,7 +98,7 @@ class Graph:
     """JSON array of the nodes' payloads by position."""
 
 
-@attrs.frozen
+@value
 class Change:
     """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be
     nothing.
@@ -109,7 +110,7 @@ class Change:
     after: object
 
 
-@attrs.frozen
+@value
 class Flip:
     """A task became blocked, or stopped being so. ``cause`` is the task whose change led to it."""
 

@@ -9,12 +9,12 @@ pause); the last gate is the line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
-
-import attrs
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from actors.states import IDS_SHOWN, Reason, ReasonKind
 from storage.records import Mode, RunStatus
+from storage.values import value
 
 from .entry import Entry, Standing
 from .order import order_key
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .state import CompanyState
 
 
-@attrs.frozen
+_NOBODY: Mapping[Any, Any] = MappingProxyType({})
+
+
+@value
 class Live:
     """What only the running host knows. The default is a host with nothing in the way."""
 
@@ -40,9 +43,9 @@ class Live:
     """The attempt at a suspect that is alive in this process, in whatever company, in the same form."""
     abandoned: tuple[str, ...] = ()
     """Attempts that were left behind and live, if they are so many that nothing new starts."""
-    waiting: Mapping[tuple[str, str], tuple[str, int]] = attrs.field(factory=dict)
+    waiting: Mapping[tuple[str, str], tuple[str, int]] = _NOBODY
     """(task, node) → what the live attempt waits for, and since when, ms."""
-    progress: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
+    progress: Mapping[tuple[str, str], str] = _NOBODY
     """(task, node) → what the live attempt last said of itself."""
 
 
@@ -109,6 +112,8 @@ def admissible(state: CompanyState, live: Live) -> Entry | None:
 
     Only the first can be it. Those let past a pause stand in front, so if the first one may not, nobody may.
     """
+    if state.slots_free == 0:
+        return None  # the gate that is closed most of the time, asked without building its reason
     first = state.open.first()
     if first is None:
         return None

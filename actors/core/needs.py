@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import attrs
 
@@ -26,6 +26,9 @@ class Needs:
         return bool(self.ids or self.keys or self.content or self.closure)
 
 
+NOTHING = Needs()
+
+
 @attrs.frozen
 class Looked:
     """What the reading found. ``contents``: digest by task id; ``edges``: task → upstreams, for those asked
@@ -39,8 +42,13 @@ class Looked:
     edges: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
 
 
-def needs_of(state: CompanyState, messages: Iterable[Message[object]]) -> Needs:
+NOTHING_FOUND = Looked()
+
+
+def needs_of(state: CompanyState, messages: Sequence[Message[object]]) -> Needs:
     """What these messages need, in one reading."""
+    if not messages:
+        return NOTHING
     ids: set[str] = set()
     keys: set[str] = set()
     content: set[str] = set()

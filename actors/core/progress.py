@@ -13,6 +13,8 @@ from storage.records import NodeRecord, NodeStatus
 
 from .shape import NodeSpec
 
+_NONE = dict.fromkeys(NodeStatus, 0)
+
 
 class Progress:
     __slots__ = ("_heap", "counts", "idle", "ready", "resting", "running", "specs", "unmet", "users")
@@ -21,7 +23,7 @@ class Progress:
         self.specs = specs
         self.users = users
         self.unmet = [len(spec.after) for spec in specs]
-        self.counts = dict.fromkeys(NodeStatus, 0)
+        self.counts = _NONE.copy()
         self.idle: set[int] = set()
         """Pending and not backing off; ready once nothing is unmet."""
         self.ready: set[int] = set()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from actors.messages import ATTEMPTS_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
+from storage.values import value
 
 from .advance import cancel_nodes
 from .draft import AttemptKey, Draft, EndAttempt
@@ -26,7 +25,7 @@ UNCLEAN_MAX = 5
 _COUNTS = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED})
 
 
-@attrs.frozen
+@value
 class Report:
     """What an attempt says of itself when it has ended.
 

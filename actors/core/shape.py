@@ -112,6 +112,13 @@ def spec_of(text: str) -> NodeSpec:
         raise ValueError(f"not a node of ours: {error!r}") from error
 
 
+@lru_cache(maxsize=SHAPES_CACHED)
+def layout_of(texts: tuple[str, ...]) -> tuple[tuple[NodeSpec, ...], tuple[tuple[int, ...], ...]]:
+    """The nodes that the rows of a run say, and who uses whose result; as `spec_of` and `users_of`."""
+    specs = tuple(spec_of(text) for text in texts)
+    return specs, users_of(specs)
+
+
 def _spec(item: dict[str, object]) -> NodeSpec:
     after, retry, attempts_max = item.get("after", []), item.get("retry"), item.get("attempts_max")
     if not isinstance(after, list) or not all(_is_whole(place) for place in after):

@@ -14,6 +14,7 @@ deep, without recursion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ from .entry import Change, Entry, Flip, Graph, Standing
 from .gates import is_open
 from .order import OpenQueue, order_key
 from .progress import Progress
-from .shape import Shape, shape_of, spec_of
+from .shape import Shape, layout_of, shape_of, spec_of
 from .transitions import NODE_MOVES, RUN_MOVES, check_move
 
 
@@ -125,14 +126,14 @@ class CompanyState:
             same = isinstance(before, RunRecord) and before.number == after.number
             old = before.status if same and isinstance(before, RunRecord) else None
             if old is not after.status:
-                check_move("run", RUN_MOVES, f"{change.task}/{after.number}", old, after.status)
+                check_move("run", RUN_MOVES, lambda: f"{change.task}/{after.number}", old, after.status)
         elif isinstance(after, NodeRecord):
             was = before.status if isinstance(before, NodeRecord) else None
             if was is not after.status:
-                check_move("node", NODE_MOVES, f"{change.task}/{after.run}/{after.pos}", was, after.status)
+                check_move("node", NODE_MOVES, partial(_node_name, change.task, after), was, after.status)
         elif change.kind == "nodes" and isinstance(after, tuple):
             for node in after:
-                check_move("node", NODE_MOVES, f"{change.task}/{node.run}/{node.pos}", None, node.status)
+                check_move("node", NODE_MOVES, partial(_node_name, change.task, node), None, node.status)
 
     def _replace(self, kind: str, task: str, before: object, after: object) -> None:
         self._REPLACERS[kind](self, task, before, after)
@@ -235,12 +236,7 @@ class CompanyState:
             entry.nodes = entry.progress = None
             return
         entry.nodes = list(nodes)
-        specs = tuple(spec_of(node.spec) for node in entry.nodes)
-        users: list[list[int]] = [[] for _ in specs]
-        for place, spec in enumerate(specs):
-            for upstream in spec.after:
-                users[upstream].append(place)
-        entry.progress = Progress(specs, tuple(tuple(places) for places in users))
+        entry.progress = Progress(*layout_of(tuple(node.spec for node in entry.nodes)))
         for node in entry.nodes:
             entry.progress.move(None, node)
             if node.not_before_ms is not None:
@@ -446,11 +442,16 @@ class CompanyState:
             and entry.quarantined is None
             and bool(entry.progress.ready)
         )
-        for index, holds in (
-            (self.startable, can_start),
-            (self.ended, entry.quarantined is None and entry.at_its_end),
-        ):
-            if holds:
-                index.setdefault(entry.task.id)
-            else:
-                index.pop(entry.task.id, None)
+        task = entry.task.id
+        if can_start:
+            self.startable.setdefault(task)
+        else:
+            self.startable.pop(task, None)
+        if entry.quarantined is None and entry.at_its_end:
+            self.ended.setdefault(task)
+        else:
+            self.ended.pop(task, None)
+
+
+def _node_name(task: str, node: NodeRecord) -> str:
+    return f"{task}/{node.run}/{node.pos}"

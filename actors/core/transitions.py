@@ -12,7 +12,7 @@ The tables cannot be changed, at any level. The diagrams in the README are gener
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
@@ -92,8 +92,13 @@ PHASE_MOVES: Table[Phase] = _freeze(
 
 
 def check_move(
-    machine: str, table: Table[S], key: object, before: S | None, after: S, story: Sequence[str] = ()
+    machine: str,
+    table: Table[S],
+    name: Callable[[], object],
+    before: S | None,
+    after: S,
+    story: Sequence[str] = (),
 ) -> None:
-    """Raise `IllegalMove` unless the table has the move."""
+    """Raise `IllegalMove` unless the table has the move. ``name`` says whose move it is; only then is it asked."""
     if after not in table.get(before, {}):
-        raise IllegalMove(machine, key, before, after, story)
+        raise IllegalMove(machine, name(), before, after, story)

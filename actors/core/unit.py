@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, TaskRecord
 from storage.units import GraphRow, InputsOf, UnitOfWork
+from storage.values import changed
 
 from .draft import Draft, StartAttempt
 from .entry import Change, Graph
@@ -56,7 +55,7 @@ class _Rows:
         might meet in one slot.
         """
         return [
-            attrs.evolve(run, status=RunStatus.QUEUED, slot=0)
+            changed(run, status=RunStatus.QUEUED, slot=0)
             for key, (_, run) in self.runs.items()
             if run.slot and self.slots.get(key, 0) not in (0, run.slot)
         ]
@@ -74,6 +73,41 @@ def unit_of(draft: Draft) -> UnitOfWork:
     rows = _Rows()
     for change in draft.changes:
         rows.take(change)
+    company = draft.state.company
+    unit = UnitOfWork(
+        company_id=company.company_id,
+        company_name=company.name,
+        epoch=company.epoch,
+        due_ms=draft.state.next_due_ms(),
+        company=rows.company,
+        events=tuple(draft.events),
+    )
+    # most turns have no rows of most kinds
+    if rows.graphs:
+        unit.graphs = [GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()]
+    if rows.tasks or draft.extra:
+        _take_tasks(unit, draft, rows)
+    if rows.runs:
+        unit.new_runs = tuple([run for is_new, run in rows.runs.values() if is_new])
+        unit.runs = (*rows.freed(), *[run for is_new, run in rows.runs.values() if not is_new])
+    if rows.nodes:
+        unit.new_nodes = _nodes(draft, rows, new=True)
+        unit.nodes = _nodes(draft, rows, new=False)
+    if draft.attempts:
+        unit.begun = tuple([attempt for attempt in draft.attempts if attempt.end is None])
+        unit.ended = tuple([attempt for attempt in draft.attempts if attempt.end is not None])
+        unit.inputs = tuple(
+            [
+                InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after)
+                for effect in draft.effects
+                if isinstance(effect, StartAttempt)
+            ]
+        )
+    return unit
+
+
+def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
+    """What the turn does to tasks, and what else it writes."""
     texts: dict[int, Mapping[str, Any]] = {}
     pins: list[int] = []
     writes: list[tuple[str, Mapping[str, Any]]] = []
@@ -87,37 +121,18 @@ def unit_of(draft: Draft) -> UnitOfWork:
     tasks = [task for is_new, task in rows.tasks.values() if not is_new]
     unreadable = [task for task in tasks if not draft.state.entries[task.id].readable]
     writes += [("archive_task", {"seq": t.seq, "archived_ms": t.archived_ms}) for t in unreadable]
-    company = draft.state.company
-    return UnitOfWork(
-        company_id=company.company_id,
-        company_name=company.name,
-        epoch=company.epoch,
-        due_ms=draft.state.next_due_ms(),
-        company=rows.company,
-        graphs=[GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()],
-        new_tasks=[(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new],
-        tasks=[task for task in tasks if task not in unreadable],
-        edges=list(rows.edges.items()),
-        new_runs=[run for is_new, run in rows.runs.values() if is_new],
-        runs=[*rows.freed(), *(run for is_new, run in rows.runs.values() if not is_new)],
-        new_nodes=_nodes(draft, rows, new=True),
-        nodes=_nodes(draft, rows, new=False),
-        begun=[attempt for attempt in draft.attempts if attempt.end is None],
-        ended=[attempt for attempt in draft.attempts if attempt.end is not None],
-        pins=pins,
-        writes=writes,
-        events=tuple(draft.events),
-        inputs=[
-            InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after)
-            for effect in draft.effects
-            if isinstance(effect, StartAttempt)
-        ],
+    unit.new_tasks = [(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new]
+    unit.tasks = [task for task in tasks if task not in unreadable]
+    unit.edges = list(rows.edges.items())
+    unit.pins, unit.writes = pins, writes
+
+
+def _nodes(draft: Draft, rows: _Rows, *, new: bool) -> tuple[tuple[NodeRecord, str | None], ...]:
+    results = draft.results
+    return tuple(
+        [
+            (node, results.get((node.seq, node.run, node.pos)) if results else None)
+            for is_new, node in rows.nodes.values()
+            if is_new is new
+        ]
     )
-
-
-def _nodes(draft: Draft, rows: _Rows, *, new: bool) -> list[tuple[NodeRecord, str | None]]:
-    return [
-        (node, draft.results.get((node.seq, node.run, node.pos)))
-        for is_new, node in rows.nodes.values()
-        if is_new is new
-    ]

@@ -12,6 +12,7 @@ report is recognised.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import attrs
 import structlog
@@ -25,8 +26,7 @@ from actors.core.transitions import PHASE_MOVES, Phase, check_move
 _log = structlog.get_logger("turnkeeper")
 
 
-@attrs.frozen
-class AttemptRef:
+class AttemptRef(NamedTuple):
     """An attempt of any company."""
 
     company: str
@@ -39,7 +39,7 @@ class AttemptRef:
 
 @attrs.define(eq=False)
 class Attempt:
-    """One live attempt. ``ended`` is set when its end is known; ``report`` is that end, until it is committed."""
+    """One live attempt. ``report`` is its end, once known and until it is committed."""
 
     ref: AttemptRef
     phase: Phase = Phase.CLAIMING
@@ -66,10 +66,13 @@ class Attempt:
     alive: bool = False
     """Whether a child or a thread of it is still running."""
     in_thread: bool = False
-    waits_for: list[tuple[str, str]] = attrs.field(factory=list)
+    waits_for: tuple[tuple[str, str], ...] = ()
     """Company and id of the tasks whose end its handler waits for."""
-    ended: trio.Event = attrs.field(factory=trio.Event)
-    story: list[str] = attrs.field(factory=list)
+    ended: bool = False
+    """Whether its end is known."""
+    story: tuple[str, ...] = ()
+    _end: trio.Event | None = None
+    """Made only if somebody waits for the end."""
 
     @property
     def label(self) -> str:
@@ -82,10 +85,24 @@ class Attempt:
         """Go to ``phase``; raises `IllegalMove` with the story so far, and changes nothing, if the table
         has no such move.
         """
-        check_move("attempt", PHASE_MOVES, self.label, self.phase, phase, self.story)
+        check_move("attempt", PHASE_MOVES, lambda: self.label, self.phase, phase, self.story)
         if phase is not self.phase:
-            self.story.append(self.phase.value)
+            self.story += (self.phase.value,)
         self.phase = phase
+
+    def end(self) -> None:
+        """Its end is known."""
+        self.ended = True
+        if self._end is not None:
+            self._end.set()
+
+    async def wait_end(self) -> None:
+        """Wait until its end is known."""
+        if self._end is None:
+            self._end = trio.Event()
+            if self.ended:
+                self._end.set()
+        await self._end.wait()
 
 
 class Registry:

@@ -22,7 +22,7 @@ from actors.core.decide import decide
 from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
 from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import Looked, Needs, needs_of
+from actors.core.needs import NOTHING_FOUND, Looked, Needs, needs_of
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
@@ -258,7 +258,7 @@ class CompanyActor:
         messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
         needs = needs_of(self._state, messages)
         if not needs:
-            return Looked()
+            return NOTHING_FOUND
         try:
             return await self._read(needs)
         except BaseException:
@@ -312,7 +312,6 @@ class CompanyActor:
     def _decide_one(self, draft: Draft, envelope: Envelope, looked: Looked, turn: Turn) -> Outcome[Any]:
         """One message: its moves and its answer. A sender's mistake takes back only its own moves."""
         content = envelope.content
-        mark = draft.mark()
         draft.about = None
         if isinstance(content, Report):
             decide_report(draft, content)
@@ -322,6 +321,7 @@ class CompanyActor:
         if isinstance(content, Sweep):
             turn.healed = recovery.look_again(draft, self.name, self.around) or turn.healed
             return Value(None)
+        mark = draft.mark()
         try:
             return Value(decide(draft, content, looked))
         except Refused as refusal:

@@ -250,14 +250,14 @@ class Executor:
 
     async def _time_out(self, attempt: Attempt, timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
-            await attempt.ended.wait()
+            await attempt.wait_end()
         self.cancel_attempt(attempt, "timed_out")
 
     @trio.lowlevel.enable_ki_protection
     async def _grace(self, attempt: Attempt, why: str) -> None:
         with trio.move_on_after(self.stop_grace_s):
-            await attempt.ended.wait()
-        if not attempt.ended.is_set():
+            await attempt.wait_end()
+        if not attempt.ended:
             self.leave_behind(attempt, why)
 
     def leave_behind(self, attempt: Attempt, why: str) -> None:
@@ -308,7 +308,7 @@ class Executor:
         attempt.report = report
         if report.illegal_phase is None:
             self._registry.forget_illegal(attempt)
-        attempt.ended.set()
+        attempt.end()
         if self._registry.free_slot(attempt):
             self._slots.offer()
         self._host.post_report(attempt.ref.company, report)

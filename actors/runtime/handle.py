@@ -171,11 +171,12 @@ class Company(Reads):
             yield
             return
         target = (self.name, task)
-        attempt.waits_for.append(target)
+        attempt.waits_for += (target,)
         try:
             yield
         finally:
-            attempt.waits_for.remove(target)
+            place = attempt.waits_for.index(target)
+            attempt.waits_for = (*attempt.waits_for[:place], *attempt.waits_for[place + 1 :])
 
     async def when_idle(self) -> None:
         """Wait until nothing of the company is in flight: no attempt, no message, whatever is queued.

@@ -37,6 +37,7 @@ from storage.records import EventRecord
 from storage.statements import SQL
 from storage.store import Connection
 from storage.units import Committed, write_events
+from storage.values import changed
 
 from .attempts import Attempt, AttemptRef, Registry
 from .company import IDLE_S, CompanyActor
@@ -370,7 +371,7 @@ class Runtime:
 
     def live_in_words(self, company: str) -> Live:
         """`live`, with what only readers want to know."""
-        return attrs.evolve(
+        return changed(
             self.live(company),
             slots_free=self.slots.free > 0,
             slot_holders=tuple(attempt.label for attempt in self.registry.holders),

@@ -36,7 +36,7 @@ class StallWatch:
         assert attempt.spec.stall_s is not None
         self._push(attempt.active_s + attempt.spec.stall_s / 2, attempt)
         if len(self._heap) > self._clean_at:
-            self._heap = [entry for entry in self._heap if not entry[2].ended.is_set()]
+            self._heap = [entry for entry in self._heap if not entry[2].ended]
             heapify(self._heap)
             self._clean_at = 2 * len(self._heap) + _SLACK
 
@@ -56,7 +56,7 @@ class StallWatch:
                 await self._earlier.wait()
 
     def _look(self, attempt: Attempt) -> None:
-        if attempt.ended.is_set() or attempt.phase is Phase.CANCELLING:
+        if attempt.ended or attempt.phase is Phase.CANCELLING:
             return
         assert attempt.spec is not None
         stall_s = attempt.spec.stall_s

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from actors.core.draft import Draft
 from actors.core.entry import Standing
 from actors.core.loading import check_texts, state_of
@@ -14,6 +12,7 @@ from actors.core.work_state import closed_gates, positions, work_state
 from actors.states import WorkState
 from storage.loading import find_company, load_company
 from storage.records import NodeStatus, TaskRecord
+from storage.values import changed
 
 from . import oracle
 from .world import World
@@ -190,4 +189,4 @@ def _check_alike(fresh: dict[str, Any], kept: dict[str, Any], *, settled: bool) 
 
 
 def _unordered(task: TaskRecord) -> TaskRecord:
-    return attrs.evolve(task, depends_on=tuple(sorted(task.depends_on)))
+    return changed(task, depends_on=tuple(sorted(task.depends_on)))

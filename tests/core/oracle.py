@@ -28,6 +28,7 @@ from storage.records import (
     RunStatus,
     TaskRecord,
 )
+from storage.values import changed, names_of
 
 
 @attrs.frozen
@@ -114,14 +115,12 @@ def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
         yield Fact(task, run, None if made is None else tuple(made), why.get(task.seq))
 
 
-_NODE_FIELDS = [field.name for field in attrs.fields(NodeRecord)]
-_TASK_FIELDS = [
-    field.name for field in attrs.fields(TaskRecord) if field.name not in ("mode", "fail_fast", "depends_on")
-]
+_NODE_FIELDS = names_of(NodeRecord)
+_TASK_FIELDS = set(names_of(TaskRecord)) - {"mode", "fail_fast", "depends_on"}
 
 
 def _run(row: Mapping[str, Any]) -> RunRecord:
-    names = [field.name for field in attrs.fields(RunRecord) if field.name not in ("status", "started")]
+    names = set(names_of(RunRecord)) - {"status", "started"}
     return RunRecord(
         **{name: row[name] for name in names}, status=RunStatus(row["status"]), started=bool(row["started"])
     )
@@ -291,7 +290,7 @@ def work_state(facts: Facts, task: str, live: Live = OPEN) -> WorkState:
         return WorkState.WAITING
     if held(fact):
         return WorkState.HELD
-    quiet = attrs.evolve(live, no_host=False)
+    quiet = changed(live, no_host=False)
     return WorkState.PAUSED if company_holds(facts, fact, quiet) else WorkState.QUEUED
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from actors.core.reports import Report
 from actors.core.work_state import closed_gates
 from actors.messages import DefineGraph, Message, Pause, SetLimits, Start, StartNow, Submit, Unpause
 from actors.states import Reason, ReasonKind, WorkState
+from storage.values import changed
 
 from . import oracle
 from .agreement import snapshot
@@ -179,6 +179,6 @@ def test_what_holds_the_whole_host_holds_every_queued_task_and_every_new_attempt
     assert world.running == {}
     assert world.gates("b")[0] is kind
     assert [reason.kind for reason in world.reasons("a")] == [kind]
-    world.live = attrs.evolve(OPEN)
+    world.live = changed(OPEN)
     world.advance_until_quiet()
     assert [key.task for key in world.running] == ["a"]

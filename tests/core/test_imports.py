@@ -20,7 +20,7 @@ VALUES_AND_ARITHMETIC = {
     *("__future__", "attrs", "bisect", "collections", "contextlib", "enum", "functools", "hashlib", "heapq"),
     *("itertools", "math", "re", "types", "typing", "zlib"),
 }
-WORDS = {"storage.records", "storage.codec", "storage.errors"}
+WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values"}
 TRANSLATIONS: Mapping[str, str] = {
     "actors.core.loading": "storage.loading",
     "actors.core.unit": "storage.units",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
 
 from actors.core.draft import AttemptKey, EndAttempt, StartAttempt
@@ -279,7 +278,7 @@ def test_a_report_is_consumed_whether_it_counts_or_not() -> None:
     assert [event.kind for event in world.events if event.kind.startswith("attempt.")] == [
         *("attempt.started", "attempt.succeeded", "attempt.late")
     ]
-    assert EndAttempt(key) == EndAttempt(attrs.evolve(key))
+    assert EndAttempt(key) == EndAttempt(key._replace())
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,7 @@ def test_a_report_is_consumed_whether_it_counts_or_not() -> None:
 )
 def test_a_report_counts_only_for_just_the_attempt_that_runs(wrong: dict[str, Any]) -> None:
     world = a_run(Node("a"), Node("b", after=["a"]))
-    key = attrs.evolve(world.attempt("t"), **wrong)
+    key = world.attempt("t")._replace(**wrong)
     assert world.turn(Report(key, AttemptEnd.SUCCEEDED, result="1")) == [False]
     assert statuses(world) == [RUNNING, PENDING]
 

@@ -80,11 +80,11 @@ def test_a_move_is_made_if_the_table_has_it_and_raises_if_not(
 ) -> None:
     table, _, legal = MACHINES[machine]
     if (before, after) in legal:
-        check_move(machine, table, "key", before, after)
+        check_move(machine, table, lambda: "key", before, after)
         assert table[before][after].strip()
         return
     with pytest.raises(IllegalMove) as caught:
-        check_move(machine, table, "key", before, after, ["one thing", "another"])
+        check_move(machine, table, lambda: "key", before, after, ["one thing", "another"])
     error = caught.value
     assert (error.machine, error.key, error.before, error.after) == (machine, "key", before, after)
     assert error.story == ("one thing", "another")

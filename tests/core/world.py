@@ -33,6 +33,7 @@ from actors.states import Reason, ReasonKind, WorkState
 from storage.loading import claim_company, load_company
 from storage.opening import schema_script
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord
+from storage.values import changed
 
 from .. import invariants
 
@@ -153,7 +154,7 @@ class World:
 
     def advance(self, draft: Draft, moves_max: int = MOVES_MAX) -> Advanced:
         alive = frozenset((key.task, key.run, key.pos) for key in self.running)
-        live = attrs.evolve(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
+        live = changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
         return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max)
 
     def commit(self, draft: Draft) -> None:

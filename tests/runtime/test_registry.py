@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 from structlog.testing import capture_logs
 
@@ -15,8 +14,8 @@ from actors.errors import IllegalMove
 from actors.runtime.attempts import Attempt, AttemptRef, Registry
 
 REF = AttemptRef("acme", AttemptKey("task", seq=1, run=1, pos=0, number=1))
-NEXT_TRY = attrs.evolve(REF, key=attrs.evolve(REF.key, number=2))
-NEIGHBOUR = attrs.evolve(REF, key=attrs.evolve(REF.key, pos=1))
+NEXT_TRY = REF._replace(key=REF.key._replace(number=2))
+NEIGHBOUR = REF._replace(key=REF.key._replace(pos=1))
 
 LEGAL = {
     (None, Phase.CLAIMING),
@@ -80,7 +79,7 @@ def test_finalizing_absorbs_and_is_told_once() -> None:
     attempt = Attempt(REF)
     attempt.move(Phase.FINALIZING)
     attempt.move(Phase.FINALIZING)
-    assert attempt.story == ["claiming"]
+    assert attempt.story == ("claiming",)
 
 
 def test_what_begins_is_found_by_every_way_and_holds_a_slot() -> None:
