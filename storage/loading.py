@@ -6,6 +6,7 @@ import json
 import sqlite3
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -105,7 +106,7 @@ def _edges_of(conn: sqlite3.Connection, company_id: int, seqs: Sequence[int]) ->
 
 def _group_edges(rows: Iterable[Row]) -> dict[int, list[str]]:
     grouped: dict[int, list[str]] = {}
-    for seq, upstream in rows:
+    for seq, upstream in sorted(rows, key=itemgetter(0, 1)):
         grouped.setdefault(seq, []).append(upstream)
     return grouped
 
@@ -116,7 +117,8 @@ def _tasks(
     admitted = [[row[0], row[12]] for row in rows if row[16] is not None]
     nodes: dict[int, list[Row]] = {}
     key = {"company_id": company_id, "runs": json.dumps(admitted)}
-    for row in conn.execute(SQL["load_nodes"], key).fetchall() if admitted else ():
+    rows_of_nodes = conn.execute(SQL["load_nodes"], key).fetchall() if admitted else []
+    for row in sorted(rows_of_nodes, key=itemgetter(0, 1, 2)):
         nodes.setdefault(row[0], []).append(row)
     return [_task(row, tuple(edges.get(row[0], ())), nodes.get(row[0], []), check) for row in rows]
 

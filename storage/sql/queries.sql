@@ -190,20 +190,17 @@ WHERE task.company_id = :company_id AND task.archived_ms IS NULL
 SELECT edge.seq, edge.upstream
 FROM runs AS run INDEXED BY runs_unsettled
 CROSS JOIN edges AS edge ON edge.company_id = run.company_id AND edge.seq = run.seq
-WHERE run.company_id = :company_id AND run.settled_ms IS NULL
-ORDER BY edge.seq, edge.upstream;
+WHERE run.company_id = :company_id AND run.settled_ms IS NULL;
 
 -- name: load_edges_of
 SELECT edge.seq, edge.upstream FROM json_each(:seqs) AS wanted
-CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.value
-ORDER BY edge.seq, edge.upstream;
+CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.value;
 
 -- name: load_nodes
 SELECT node.seq, node.run, node.pos, node.spec, node.status, node.tries, node.unclean, node.generation, node.attempts,
     node.not_before_ms, node.error
 FROM json_each(:runs) AS wanted
-CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1
-ORDER BY node.seq, node.pos;
+CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1;
 
 -- name: load_graphs
 SELECT name, version, shape, node_payloads FROM graphs WHERE company_id = :company_id;
@@ -294,19 +291,25 @@ INSERT INTO hosts (pid, started_ms) VALUES (:pid, :started_ms) RETURNING host_id
 UPDATE hosts SET ended_ms = :ended_ms WHERE host_id = :host_id;
 
 -- name: sweep_active
--- Companies that may not wait: something of them is running or stopping.
-SELECT company.name, company.company_id FROM companies AS company
-WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_slot WHERE runs.company_id = company.company_id AND runs.slot > 0)
-  AND company.company_id > :after ORDER BY company.company_id LIMIT :limit;
+-- Companies that may not wait: something of them is running or stopping. From the runs, so the idle cost nothing.
+SELECT company.name, company.company_id FROM (
+    SELECT DISTINCT company_id FROM runs INDEXED BY runs_slot
+    WHERE slot > 0 AND company_id > :after ORDER BY company_id LIMIT :limit) AS active
+CROSS JOIN companies AS company ON company.company_id = active.company_id;
 
 -- name: sweep_due
 SELECT name FROM companies INDEXED BY companies_due WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :limit;
 
 -- name: sweep_queued
--- Companies with unsettled runs, oldest-checked first.
-SELECT company.name FROM companies AS company
-WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_unsettled
-              WHERE runs.company_id = company.company_id AND runs.settled_ms IS NULL)
+-- Companies with unsettled runs, oldest-checked first. It steps from company to company along the index of unsettled
+-- runs, so neither the idle ones nor the length of a queue cost anything.
+WITH RECURSIVE living (company_id) AS (
+    SELECT min(company_id) FROM runs INDEXED BY runs_unsettled WHERE settled_ms IS NULL
+    UNION ALL
+    SELECT (SELECT min(company_id) FROM runs INDEXED BY runs_unsettled
+            WHERE settled_ms IS NULL AND company_id > living.company_id)
+    FROM living WHERE living.company_id IS NOT NULL)
+SELECT company.name FROM living CROSS JOIN companies AS company ON company.company_id = living.company_id
 ORDER BY company.checked_ms, company.company_id LIMIT :limit;
 
 -- name: mark_checked
