@@ -10,6 +10,7 @@ survive it.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -31,8 +32,8 @@ from actors.messages import Message
 from storage.codec import clean_text
 from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.loading import LoadedTask, claim_company, load_company
-from storage.records import EventRecord
+from storage.loading import LoadedCompany, LoadedTask, claim_company, load_company
+from storage.records import CompanyRecord, EventRecord
 from storage.units import Committed, UnitOfWork
 
 from . import recovery
@@ -184,18 +185,24 @@ class CompanyActor:
         """
         database, name = self.around.database, self.name
         company = await database.writer.commit(lambda conn: claim_company(conn, name))
-        loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
-        for task in loaded.tasks:
-            if task.bad is not None:
+        loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+        bad = [task for task in loaded.tasks if task.bad is not None]
+        if bad:
+            for task in bad:
                 await self._quarantine(task)
-        if any(task.bad is not None for task in loaded.tasks):
-            loaded = await database.read(lambda conn: load_company(conn, company, check_texts))
-        state = state_of(loaded, self.around.handlers)
+            loaded, state = await database.read(lambda conn: self._read_all(conn, company))
         self._pending_reports = await recovery.reports(self.name, state, self.around)
         # no checkpoint since the registry was asked: what it told is not told again by the mailbox
         self.mailbox.drop_reports(lambda report: self._registered(report) is not None)
         self.state = state
         self.between_turns.set()
+
+    def _read_all(
+        self, conn: sqlite3.Connection, company: CompanyRecord
+    ) -> tuple[LoadedCompany, CompanyState]:
+        """On the reader's thread, the building of the state too: however long the queue, the event loop goes on."""
+        loaded = load_company(conn, company, check_texts)
+        return loaded, state_of(loaded, self.around.handlers)
 
     def _registered(self, report: Report) -> Attempt | None:
         return self.around.registry.get(AttemptRef(self.name, report.key))
