@@ -90,7 +90,9 @@ SLOTS = 128
 """Execution slots of a drain: one for each company, so that what limits it is the queue."""
 DEFAULT_SLOTS = 16
 WORKERS = 4
-"""Threads of a peer that works in threads: of 1 to 32 the fastest on two cores."""
+"""Threads of a peer that works in threads. huey is measured with one as well, its own default: which of them is faster
+depends on what a synced write costs.
+"""
 SENDERS = 100
 PAUSE_S = 0.01
 
@@ -120,7 +122,7 @@ def _drain(sizes: Sizes) -> tuple[Case, ...]:
     load = {"jobs": sizes.jobs, "companies": COMPANIES}
     huey = {"jobs": sizes.peer_jobs, "workers": WORKERS, "seconds_max": sizes.seconds_max}
     dbos = {"jobs": sizes.dbos_jobs, "workers": WORKERS, "seconds_max": sizes.seconds_max}
-    peers = ("drain/huey", "drain/huey-no-results", "drain/raw", "drain/dbos")
+    peers = ("drain/huey-one", "drain/huey", "drain/huey-no-results", "drain/raw", "drain/dbos")
 
     def ours(name: str, slots: int) -> Case:
         return _ours(f"drain/{name}", f"{slots} slots", "drain", {**load, "executions_max": slots}, *peers)
@@ -129,6 +131,7 @@ def _drain(sizes: Sizes) -> tuple[Case, ...]:
         ours("ours", SLOTS),
         ours("default", DEFAULT_SLOTS),
         Case("drain/raw", "raw", "raw loop", "drain", load),
+        Case("drain/huey-one", "huey", "huey, 1 thread", "drain", {**huey, "workers": 1}),
         Case("drain/huey", "huey", f"huey, {WORKERS} threads", "drain", huey),
         Case("drain/huey-no-results", "huey", "huey, no results", "drain", {**huey, "results": False}),
         Case("drain/dbos", "dbos", "DBOS queue", "drain", dbos),

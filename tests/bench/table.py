@@ -67,10 +67,9 @@ def _row_lines(report: Report, row: Row) -> Iterator[tuple[str, ...]]:
         who = ""
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
+def markdown(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset({3, 4})) -> str:
     """The first row is the head. The columns of figures stand to the right."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    right = {3, 4}
 
     def line(cells: Sequence[str]) -> str:
         padded = [
