@@ -67,7 +67,7 @@ class Surroundings(Protocol):
     def live(self, company: str) -> Live: ...
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None: ...
     def leave(self, company: str, due_ms: int | None) -> bool: ...
-    def quiet(self) -> None: ...
+    def quiet(self, company: str) -> None: ...
 
 
 @attrs.define
@@ -152,7 +152,7 @@ class CompanyActor:
         may_leave = not (self.around.registry.busy(self.name) or self.wants_slot or self._held_up())
         stay_s = min(until_due_s, self.around.idle_s if may_leave else LOOK_AGAIN_S, LOOK_AGAIN_S)
         self.resting = True
-        self.around.quiet()
+        self.around.quiet(self.name)
         try:
             await self.mailbox.wait(stay_s)
         finally:

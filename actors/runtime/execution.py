@@ -58,7 +58,7 @@ class Host(Protocol):
     def note_quiet(self, attempt: Attempt, quiet_s: float) -> None: ...
     def note_progress(self, attempt: Attempt) -> None: ...
     async def record_process(self, ref: AttemptRef, pid: int, started: str) -> None: ...
-    def notify(self) -> None: ...
+    def notify(self, company: str) -> None: ...
     def wake_all(self) -> None: ...
 
 
@@ -287,7 +287,7 @@ class Executor:
             attempt.waiting, attempt.waiting_since_ms = clean_text(reason, chars_max=200), self._host.now_ms()
             self._registry.free_slot(attempt)
             self._slots.offer()
-            self._host.notify()
+            self._host.notify(attempt.ref.company)
         try:
             yield
         finally:
@@ -295,7 +295,7 @@ class Executor:
             if attempt.waits == 0 and attempt.phase is Phase.WAITING:
                 await self._slots.take_back(attempt)
             attempt.waiting = None if attempt.waits == 0 else attempt.waiting
-            self._host.notify()
+            self._host.notify(attempt.ref.company)
 
     # --- its end --------------------------------------------------------------------------------------------
 

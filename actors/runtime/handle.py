@@ -133,9 +133,9 @@ class Company(Reads):
         `TaskUnknown`. Goes on waiting while the store is away. Cancellation: stops waiting.
         """
         task = _id(task)
-        with self._waiting_for(task):
+        with self._waiting_for(task), self._runtime.hub.following(self.name) as following:
             while True:
-                news = self._runtime.hub.news
+                news = following.event
                 if self._runtime.hub.closed:
                     raise RuntimeClosed("the runtime closed before the task settled")
                 try:
@@ -186,14 +186,15 @@ class Company(Reads):
         me = current_attempt.get(None)
         if me is not None and me.company == self.name:
             raise WouldDeadlock(me.key.task, "the handler that waits is itself in flight")
-        while True:
-            news = self._runtime.hub.news
-            if self._runtime.hub.closed:
-                raise RuntimeClosed("the runtime closed before the company was idle")
-            if self._idle():
-                await trio.lowlevel.checkpoint()
-                return
-            await news.wait()
+        with self._runtime.hub.following(self.name) as following:
+            while True:
+                news = following.event
+                if self._runtime.hub.closed:
+                    raise RuntimeClosed("the runtime closed before the company was idle")
+                if self._idle():
+                    await trio.lowlevel.checkpoint()
+                    return
+                await news.wait()
 
     def _idle(self) -> bool:
         cell = self._runtime.supervisor.find(self.name)

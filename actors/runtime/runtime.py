@@ -90,8 +90,8 @@ class Surroundings:
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
         self.runtime.published(company, events, committed)
 
-    def quiet(self) -> None:
-        self.runtime.hub.notify()
+    def quiet(self, company: str) -> None:
+        self.runtime.hub.notify(company)
 
     def leave(self, company: str, due_ms: int | None) -> bool:
         cell = self.runtime.supervisor.find(company)
@@ -393,7 +393,7 @@ class Runtime:
             if self.executor.closing and event.kind == "attempt.interrupted" and event.task is not None:
                 self._interrupted.add(f"{company}/{event.task}/{event.run}/{event.node}/{event.attempt}")
             self._emit(company, committed.first_seq + place, committed.first_position + place, event)
-        self.hub.notify()
+        self.hub.notify(company)
 
     @property
     def _interrupted(self) -> set[str]:
@@ -446,7 +446,7 @@ class Runtime:
 
     def post_report(self, company: str, report: Report) -> None:
         """An attempt has ended: tell its company. Nobody is left to tell when everything is closed."""
-        self.hub.notify()
+        self.hub.notify(company)
         try:
             self.supervisor.cell(company).mailbox.put_nowait(Envelope(report))
         except RuntimeClosed:
@@ -469,8 +469,8 @@ class Runtime:
         for cell in self.supervisor.cells:
             cell.mailbox.wake()
 
-    def notify(self) -> None:
-        self.hub.notify()
+    def notify(self, company: str) -> None:
+        self.hub.notify(company)
 
     def note_progress(self, attempt: Attempt) -> None:
         self.board.note(attempt)

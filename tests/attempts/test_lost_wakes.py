@@ -212,6 +212,22 @@ async def test_a_change_between_taking_the_event_and_waiting_for_it_is_not_misse
     assert again.is_set()
 
 
+async def test_who_follows_one_company_hears_of_it_and_of_what_concerns_all_and_of_nothing_else() -> None:
+    hub = Hub()
+    with hub.following("a") as first, hub.following("a") as second:
+        news = first.event
+        assert second.event is news
+        hub.notify("b")
+        assert not news.is_set()
+        hub.notify("a")
+        assert news.is_set()
+        again = first.event
+        hub.notify()
+        assert again.is_set()
+    with hub.following("a") as third:
+        assert third is not first, "nothing is kept of a company that nobody follows"
+
+
 async def test_reads_are_answered_while_a_company_is_flooded(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
