@@ -70,7 +70,8 @@ class Handle(sqlite3.Connection):
         """Close it; twice is harmless. In a forked child, whose it is not, nothing happens."""
         if os.getpid() != self._pid:
             return
-        super().close()
+        with _register.closing:
+            super().close()
         with _register.lock:
             _register.handles.pop(self, None)
 
@@ -80,6 +81,9 @@ class _Register:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        # SQLite lets the last connection delete the WAL. Of two that close at the same moment each sees the
+        # other, so neither is the last, and the WAL stays. So they close one after the other.
+        self.closing = threading.Lock()
         self.owned: list[Ownership] = []
         self.handles: dict[Handle, _FileKey] = {}
         self.inherited: dict[_FileKey, int] = {}  # databases that were open at the fork, and in which process
@@ -91,7 +95,8 @@ class _Register:
             self.inherited[file] = self.pid
         self.handles.clear()
         self.owned.clear()
-        self.lock = threading.Lock()  # the old one may be held by a thread that does not exist here
+        self.lock = threading.Lock()  # the old ones may be held by threads that do not exist here
+        self.closing = threading.Lock()
         self.pid = os.getpid()
 
 

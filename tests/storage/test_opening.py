@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -348,3 +349,24 @@ def test_closing_a_handle_twice_is_harmless(tmp_path: Path) -> None:
     raw.close()
     with pytest.raises(sqlite3.ProgrammingError):
         raw.execute("SELECT 1")
+
+
+def test_two_handles_do_not_close_at_the_same_moment_or_neither_is_the_last(tmp_path: Path) -> None:
+    """SQLite's last connection deletes the WAL; two that close at once each take the other for still there."""
+    path = a_database(tmp_path)
+    opened, close = threading.Event(), threading.Event()
+
+    def open_and_close() -> None:
+        raw = open_reader(path)
+        opened.set()
+        close.wait(60)
+        raw.close()
+
+    closes = threading.Thread(target=open_and_close)
+    closes.start()
+    assert opened.wait(60)
+    with ownership._register.closing:
+        close.set()
+        closes.join(0.05)
+        assert closes.is_alive(), "another one is closing"
+    closes.join()
