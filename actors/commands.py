@@ -60,7 +60,14 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class CommandFailed(Exception):
-    """A command did not succeed. The text says its exit status or signal, and the last lines it wrote."""
+    """A command did not succeed. The text says its exit status or signal, and the last lines it wrote.
+
+    ``signal`` is the number of the signal that ended it, if one did.
+    """
+
+    def __init__(self, text: str, signal: int | None = None) -> None:
+        super().__init__(text)
+        self.signal = signal
 
 
 class CommandContext(Protocol):
@@ -115,7 +122,8 @@ async def _execute(ctx: CommandContext, folder: Path | None) -> dict[str, Any]:
             await _let_go(process)
             await _watch(process, tail, ctx)
     if process.returncode:
-        raise CommandFailed(_failure(process.returncode, tail.text()))
+        signal = -process.returncode if process.returncode < 0 else None
+        raise CommandFailed(_failure(process.returncode, tail.text()), signal)
     return {"exit_code": 0, "output": tail.text()}
 
 

@@ -15,9 +15,9 @@ import trio
 
 from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
 from actors.cli.events import closing
-from actors.cli.interrupts import Interrupts
+from actors.cli.interrupts import CostsNoTry, Interrupts
 from actors.cli.parser import RunOptions
-from actors.cli.plan import Plan
+from actors.cli.plan import COMMAND, Plan
 from actors.cli.progress import View
 from actors.cli.standing import Tally, at_rest, goes_on, tally
 from actors.cli.submission import move, require_tasks, submit
@@ -25,6 +25,9 @@ from actors.cli.text import plain
 
 DRAIN_S: Final = 30.0
 """How long the first Ctrl-C waits for what executes; then it becomes the second."""
+HASTY_DRAIN_S: Final = 2.0
+"""The same after SIGTERM. With the grace it is well below the ten seconds after which the most impatient service
+managers send SIGKILL, which would cost what executes an unclean death."""
 STOP_GRACE_S: Final = 5.5
 """More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
 LOOK_PAUSE_S: Final = 0.1
@@ -52,15 +55,16 @@ async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None
     """Open the database, submit the plan, see it to its end, close.
 
     Raises `TaskNotThere` before anything is written, `StorageError` if the database cannot be used. Signals
-    end it in order.
+    end it in order: no lock is left, and nothing that was cut short has lost a try.
     """
     await require_tasks(plan, options)
     position = await last_position(options.db)
     limits = {} if options.executions_max is None else {"executions_max": options.executions_max}
     with Interrupts() as interrupts:
+        command = CostsNoTry(plan.handlers[COMMAND], interrupts)
         async with open_runtime(
             options.db,
-            handlers=plan.handlers,
+            handlers={**plan.handlers, COMMAND: command},
             durability=options.durability,
             drain_s=DRAIN_S,
             stop_grace_s=STOP_GRACE_S,
@@ -160,8 +164,15 @@ class _Session:
 
     async def _until_interrupted(self, working: trio.CancelScope) -> None:
         await self._interrupts.reach(1)
-        self._view.note("interrupted: what executes may finish, nothing new starts. Once more stops it now")
+        limit = f" within {self._drain_s:g} s" if self._interrupts.hasty else ""
+        self._view.note(
+            f"interrupted: what executes may finish{limit}, nothing new starts. Once more stops it now"
+        )
         working.cancel()
+
+    @property
+    def _drain_s(self) -> float:
+        return HASTY_DRAIN_S if self._interrupts.hasty else DRAIN_S
 
     async def _drain(self) -> None:
         """Let what executes finish, unless another signal comes first."""
@@ -173,8 +184,8 @@ class _Session:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_asked_again)
-            if not await self._runtime.drain(DRAIN_S):
-                self._view.note(f"not finished after {DRAIN_S:g} s: stops it now")
+            if not await self._runtime.drain(self._drain_s):
+                self._view.note(f"not finished after {self._drain_s:g} s: stops it now")
             nursery.cancel_scope.cancel()
         self._changed |= set(self._by_company)
         await self._look()

@@ -17,7 +17,7 @@ import actors
 from actors.cli import main
 
 ROOT = Path(actors.__file__).parent.parent
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """How long a process may take before the test says that it hangs."""
 
 

@@ -121,7 +121,7 @@ def until_gone(pid: int) -> None:
 # --- signals ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
     place: Place, gates: Gates, finish: Finish, number: signal.Signals
 ) -> None:
@@ -146,13 +146,12 @@ def test_two_ctrl_c_stop_it_now_and_running_it_again_costs_no_try(
 ) -> None:
     process = place.start("run", "plan.toml")
     pid = gates.until_up()
-    began_s = time.monotonic()
     process.send_signal(signal.SIGINT)
     read_until(process, "interrupted: what executes may finish")
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.status == 130
-    assert time.monotonic() - began_s < 5
+    assert "not finished after" not in done.out
     assert "acme/gated/1/main/1 was interrupted and runs again" in done.lines
     until_gone(pid)
     assert ends_of(place.db, "gated") == [AttemptEnd.INTERRUPTED]
@@ -163,7 +162,7 @@ def test_two_ctrl_c_stop_it_now_and_running_it_again_costs_no_try(
     assert ends_of(place.db, "gated") == [AttemptEnd.INTERRUPTED, AttemptEnd.SUCCEEDED]
 
 
-def test_the_third_ctrl_c_ends_even_a_process_whose_event_loop_is_held_up(
+def test_the_third_signal_ends_even_a_process_whose_event_loop_is_held_up(
     place: Place, finish: Finish
 ) -> None:
     (place.folder / "plan_functions_hog.py").write_text(
@@ -172,9 +171,12 @@ def test_the_third_ctrl_c_ends_even_a_process_whose_event_loop_is_held_up(
     place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_hog:hog'\n")
     process = place.start("run", "plan.toml")
     read_until(process, "hogging")
-    for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)  # the same signal twice at once counts once: that is POSIX
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # the same one twice at once counts once: that is POSIX
+        process.send_signal(number)
     assert finish(process).status == 130
 
 
