@@ -5,7 +5,7 @@ What a command sees:
 
 ==========================  ==========================================================================================
 ``TURNKEEPER_INPUT``        name of a JSON file: ``payload``, ``inputs`` (results by upstream node) and the ids below;
-                            private, and gone when the attempt ends
+                            private, and gone when the attempt ends, or if the host died when the next one begins
 ``TURNKEEPER_KEY``          the idempotency key: the same over retries and crashes
 ``TURNKEEPER_COMPANY`` …    also ``_TASK``, ``_RUN``, ``_NODE``, ``_ATTEMPT``: who it works for
 ``TURNKEEPER_PYTHON``       the interpreter of the host; in ``argv`` the word ``{python}`` stands for it
@@ -23,7 +23,12 @@ the pipe ends and so does the process. What was stored lets the next host end it
 *Ended with all it started.* The process leads a session of its own: a terminal's Ctrl-C does not reach it,
 and its whole group can be signalled. When the attempt is cancelled, and also when the program itself has
 ended, what is left of the group gets SIGTERM, then SIGKILL. A program that is to outlive its attempt must
-leave the group (``setsid``).
+leave the group (``setsid``). One that the kernel does not end (it hangs in a device or a network file
+system) keeps its attempt: so the runtime leaves it behind after its grace, counts it for as long as it is
+there, and the node goes on.
+
+*Its input.* The file lies in a folder beside the database that is private to the user. What a host that was
+killed leaves in it is removed when the database is opened again: `clear_inputs`.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -41,9 +47,9 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from actors.processes import end_group, end_orphan, started_of
+from actors.processes import end_group, end_orphan, has_ended, started_of
 
-__all__ = ["CommandFailed", "command", "commands", "end_orphan"]
+__all__ = ["CommandFailed", "clear_inputs", "command", "commands", "end_orphan"]
 
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 """The end of the output says how it went. It becomes a row of the database, so it is bounded; more belongs
@@ -54,6 +60,11 @@ ERROR_CHARS_MAX: Final = 2_000
 PIPE_GRACE_S: Final = 1.0
 """How long to read on when the group is gone but somebody outside it still holds the pipe."""
 PROGRESS_CHARS_MAX: Final = 200
+STUCK_LOOK_S: Final = 0.2
+"""How often one looks at a command that the kernel does not end."""
+INPUT_PREFIX: Final = "input-"
+INPUT_TRIES: Final = 100
+"""The folder of the inputs is removed with its last file, and another attempt may do so as one makes a file."""
 
 _WAIT_FOR_LINE: Final = 'IFS= read -r go || exit 125; exec "$@" </dev/null'
 _CHUNK_BYTES: Final = 64 * 1024
@@ -93,6 +104,12 @@ class CommandContext(Protocol):
     def task_payload(self) -> Any: ...
     @property
     def inputs(self) -> Mapping[str, Any]: ...
+    @property
+    def private_folder(self) -> Path: ...
+    @property
+    def cancel_requested(self) -> bool: ...
+    @property
+    def closing(self) -> bool: ...
     def progress(self, text: str) -> None: ...
     async def record_process(self, pid: int, started: str) -> None: ...
 
@@ -117,9 +134,8 @@ async def _execute(ctx: CommandContext, folder: Path | None) -> dict[str, Any]:
         environment = {**os.environ, **payload.get("env", {}), **_variables(ctx, input_name)}
         process = await _spawn(_words(payload), cwd, environment)
         tail = Tail(OUTPUT_BYTES_MAX)
-        async with _closing(process):
-            await ctx.record_process(process.pid, await started_of(process.pid) or "")
-            await _let_go(process)
+        async with _closing_pipes(process):
+            await _begin(process, ctx)
             await _watch(process, tail, ctx)
     if process.returncode:
         signal = -process.returncode if process.returncode < 0 else None
@@ -168,7 +184,7 @@ async def _input_file(ctx: CommandContext) -> AsyncIterator[str]:
     }
 
     def write() -> str:
-        descriptor, name = tempfile.mkstemp(prefix="turnkeeper-", suffix=".json")
+        descriptor, name = _new_input(ctx.private_folder)
         with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=False)
         return name
@@ -179,6 +195,38 @@ async def _input_file(ctx: CommandContext) -> AsyncIterator[str]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        with contextlib.suppress(OSError):  # not empty: others execute
+            ctx.private_folder.rmdir()
+
+
+def _new_input(folder: Path) -> tuple[int, str]:
+    """A new file that only this user can read, in a folder of the same kind: a descriptor, and its name."""
+    for _ in range(INPUT_TRIES):
+        try:
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(0o700)
+            if not _is_ours(folder):
+                raise CommandFailed(f"the command was not started: {folder} is not a folder of this user")
+            return tempfile.mkstemp(prefix=INPUT_PREFIX, suffix=".json", dir=folder)
+        except FileNotFoundError:
+            continue
+    raise CommandFailed(f"the command was not started: {folder} cannot be made")
+
+
+def _is_ours(folder: Path) -> bool:
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def clear_inputs(folder: Path) -> None:
+    """Remove the inputs that a host which died has left in ``folder``. For the owner of the database, before
+    it starts any command. Touches nothing else, and raises nothing.
+    """
+    with contextlib.suppress(OSError):
+        if _is_ours(folder):
+            for name in folder.glob(f"{INPUT_PREFIX}*.json"):
+                name.unlink(missing_ok=True)
+            folder.rmdir()
 
 
 async def _spawn(words: list[str], cwd: str | None, environment: Mapping[str, str]) -> trio.Process:
@@ -200,23 +248,36 @@ async def _spawn(words: list[str], cwd: str | None, environment: Mapping[str, st
 
 
 @contextlib.asynccontextmanager
-async def _closing(process: trio.Process) -> AsyncIterator[None]:
-    """Leave neither the process nor its pipes, whatever happens in the block."""
+async def _closing_pipes(process: trio.Process) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        if process.returncode is None:
-            await end_group(process)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 await trio.aclose_forcefully(stream)
 
 
-async def _let_go(process: trio.Process) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(trio.BrokenResourceError):  # it is dead already: its exit status will tell
-        await process.stdin.send_all(b"go\n")
-    await process.stdin.aclose()
+async def _begin(process: trio.Process, ctx: CommandContext) -> None:
+    """Make the waiting process known, and let it become the program. If that fails it is ended."""
+    try:
+        await ctx.record_process(process.pid, await started_of(process.pid) or "")
+        assert process.stdin is not None
+        with contextlib.suppress(trio.BrokenResourceError):  # it is dead already: its exit status will tell
+            await process.stdin.send_all(b"go\n")
+        await process.stdin.aclose()
+    except BaseException:
+        await _end(process, ctx)
+        raise
+
+
+async def _end(process: trio.Process, ctx: CommandContext) -> None:
+    """End the process's group. One that does not end keeps the attempt that was told to end, but never the
+    runtime that closes.
+    """
+    await end_group(process)
+    with trio.CancelScope(shield=True):
+        while not has_ended(process) and ctx.cancel_requested and not ctx.closing:
+            await trio.sleep(STUCK_LOOK_S)
 
 
 # --- while it runs ------------------------------------------------------------------------------------------
@@ -262,7 +323,7 @@ async def _watch(process: trio.Process, tail: Tail, ctx: CommandContext) -> None
         try:
             await process.wait()
         finally:
-            await end_group(process)
+            await _end(process, ctx)
             with trio.move_on_after(PIPE_GRACE_S, shield=True):
                 await read_to_end.wait()
             reading.cancel()

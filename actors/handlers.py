@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,15 @@ class Context:
     """The idempotency key, ``company/task/run/node/generation``."""
     log: Any
     """A structlog logger bound to company, task, run, node and attempt."""
+    private_folder: Path
+    """Beside the database, for files that only this user may read. It may not exist yet. What `actors.commands`
+    puts in it is removed with the attempt, or if the process dies at the next start.
+    """
     _progress: Callable[[str], None] = attrs.field(repr=False, alias="progress")
     _waiting: Callable[[str], AbstractAsyncContextManager[None]] = attrs.field(repr=False, alias="waiting")
     _record_process: Callable[[int, str], Awaitable[None]] = attrs.field(repr=False, alias="record_process")
     _cancelled: Callable[[], bool] = attrs.field(repr=False, alias="cancelled")
+    _closing: Callable[[], bool] = attrs.field(repr=False, alias="closing")
 
     def progress(self, text: str) -> None:
         """Say how far it is. Live only: subscribers see the latest; nothing is stored. Safe in a worker
@@ -70,6 +76,11 @@ class Context:
         look now and then.
         """
         return self._cancelled()
+
+    @property
+    def closing(self) -> bool:
+        """Whether the runtime closes *now*: from then on nobody waits for anything longer than the grace."""
+        return self._closing()
 
     async def record_process(self, pid: int, started: str) -> None:
         """Store the process that works for this attempt, durably, so that the next host can end it if this

@@ -27,17 +27,25 @@ POLL_MAX_S: Final = 0.2
 """A group is looked for less and less often: a look reads the state of every process."""
 
 
-async def end_group(process: trio.Process) -> None:
-    """End what is left of the process's group. Shielded, and bounded by the two graces."""
-    if process.returncode is not None and not group_lives(process.pid):
-        return
+async def end_group(process: trio.Process) -> bool:
+    """End what is left of the process's group, and say whether that is nothing. Shielded, and bounded by the
+    two graces.
+    """
+    if has_ended(process):
+        return True
     with trio.CancelScope(shield=True):
         for signal, grace_s in ((SIGTERM, TERM_GRACE_S), (SIGKILL, KILL_GRACE_S)):
             _signal_group(process.pid, signal)
             with trio.move_on_after(grace_s):
                 await process.wait()
                 await _group_gone(process.pid)
-                return
+                return True
+    return has_ended(process)
+
+
+def has_ended(process: trio.Process) -> bool:
+    """Whether the process and its whole group are gone."""
+    return process.returncode is not None and not group_lives(process.pid)
 
 
 async def _group_gone(pid: int) -> None:

@@ -16,6 +16,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -52,6 +53,8 @@ ILLEGAL_MAX = 3
 class Host(Protocol):
     """What executing needs of the runtime."""
 
+    @property
+    def private_folder(self) -> Path: ...
     def company_handle(self, company: str) -> Any: ...
     def now_ms(self) -> int: ...
     def post_report(self, company: str, report: Report) -> None: ...
@@ -370,8 +373,10 @@ class Executor:
             ),
             progress=partial(self._progress, attempt),
             waiting=partial(self.waiting, attempt),
+            private_folder=self._host.private_folder,
             record_process=partial(self._host.record_process, attempt.ref),
             cancelled=lambda: attempt.cancel_why is not None or self.closing,
+            closing=lambda: self.closing,
         )
 
     def _progress(self, attempt: Attempt, text: str) -> None:

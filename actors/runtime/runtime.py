@@ -15,12 +15,14 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 import structlog
 import trio
 
+from actors.commands import clear_inputs
 from actors.core.gates import Live
 from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
@@ -105,6 +107,7 @@ class Runtime:
         self, nursery: trio.Nursery, gone: trio.Event, database: Database, host_id: int, options: Options
     ) -> None:
         self.path = database.path
+        self.private_folder = _private_folder(database.path)
         self.database = database
         self.options = options
         self.host_id = host_id
@@ -609,6 +612,7 @@ async def run_database(
     """`open_runtime` with everything that tests may want to replace."""
     hooks = Hooks()
     async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
+        clear_inputs(_private_folder(path))
         host_id, position, began = await database.writer.commit(_begin_host(options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
@@ -646,6 +650,11 @@ async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nur
                 await trio.sleep_forever()
     finally:
         gone.set()
+
+
+def _private_folder(path: str | os.PathLike[str]) -> Path:
+    """Beside the file itself, wherever the current folder or a link to it may be."""
+    return Path(f"{os.path.realpath(path)}.inputs")
 
 
 def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:

@@ -8,7 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,17 @@ import trio
 
 from actors import commands as module
 from actors import processes
-from actors.commands import OUTPUT_BYTES_MAX, CommandFailed, Tail, command, commands, end_orphan
+from actors.commands import (
+    OUTPUT_BYTES_MAX,
+    CommandFailed,
+    Tail,
+    clear_inputs,
+    command,
+    commands,
+    end_orphan,
+)
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 """How long a test waits for something that takes milliseconds before it says that it does not come."""
 
 
@@ -43,6 +52,9 @@ class FakeContext:
     recorded: trio.Event = attrs.field(factory=trio.Event)
     gate: trio.Event | None = None
     spoke: trio.Event = attrs.field(factory=trio.Event)
+    cancel_requested: bool = False
+    closing: bool = False
+    private_folder: Path = attrs.field(factory=lambda: Path(tempfile.gettempdir()) / f"inputs-{os.getpid()}")
 
     def progress(self, text: str) -> None:
         self.said.append(text)
@@ -174,6 +186,76 @@ async def test_the_input_file_goes_also_when_the_command_fails() -> None:
     assert not Path(name).exists()
 
 
+async def test_input_files_lie_in_a_private_folder_that_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "x.db.inputs"
+    first, second = shell("true"), shell("true")
+    async with trio.open_nursery() as nursery:
+        for ctx in (first, second):
+            ctx.private_folder, ctx.gate = folder, trio.Event()
+            nursery.start_soon(command, ctx)
+            await ctx.recorded.wait()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert len(list(folder.iterdir())) == 2
+        assert first.gate is not None
+        assert second.gate is not None
+        first.gate.set()
+        with trio.fail_after(PATIENCE_S):
+            while len(list(folder.iterdir())) == 2:
+                await trio.sleep(0.01)
+        second.gate.set()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_command_gets_its_input_also_while_others_take_the_empty_folder_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make: Callable[..., tuple[int, str]] = tempfile.mkstemp
+    taken: list[str] = []
+
+    def mkstemp(**options: Any) -> tuple[int, str]:
+        if len(taken) < 5:
+            options["dir"].rmdir()
+            taken.append("away")
+        return make(**options)
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    ctx = shell('cat "$TURNKEEPER_INPUT"')
+    ctx.private_folder = tmp_path / "inputs"
+    assert json.loads((await command(ctx))["output"])["task"] == "report"
+    assert len(taken) == 5
+
+
+@pytest.mark.parametrize("what", ["a link", "a file"])
+async def test_input_files_are_not_written_into_what_somebody_else_put_there(
+    tmp_path: Path, what: str
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    ctx = shell("true")
+    ctx.private_folder = tmp_path / "inputs"
+    if what == "a link":
+        ctx.private_folder.symlink_to(tmp_path / "theirs")
+    else:
+        ctx.private_folder.touch()
+    said = await failure(ctx)
+    assert said == f"the command was not started: {ctx.private_folder} is not a folder of this user"
+    clear_inputs(ctx.private_folder)
+    assert ctx.private_folder.is_symlink() is (what == "a link")
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+def test_of_the_folder_of_the_inputs_only_inputs_are_removed(tmp_path: Path) -> None:
+    clear_inputs(tmp_path / "none")
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    for name in ("input-1.json", "input-2.json", "letter.txt"):
+        (folder / name).touch()
+    clear_inputs(folder)
+    assert [path.name for path in folder.iterdir()] == ["letter.txt"]
+    (folder / "letter.txt").unlink()
+    clear_inputs(folder)
+    assert not folder.exists()
+
+
 async def test_a_command_finds_its_names_and_its_own_variables_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,6 +310,7 @@ async def test_a_command_that_could_not_be_recorded_does_not_run(tmp_path: Path)
 
 HOST_THAT_DIES_BEFORE_THE_RECORD = """
 import os, sys, trio
+from pathlib import Path
 from types import SimpleNamespace
 from actors.commands import command
 
@@ -238,6 +321,7 @@ class Context:
     run = attempt = 1
     inputs = {}
     payload = {"shell": "touch " + sys.argv[1]}
+    private_folder = Path(sys.argv[1] + ".inputs")
 
     async def record_process(self, pid, started):
         print(pid, flush=True)

@@ -228,12 +228,17 @@ def test_a_run_that_was_killed_goes_on_where_it_was_and_its_orphan_is_ended_firs
     orphan = gates.until_up()
     process.kill()
     assert finish(process).status == -signal.SIGKILL
+    inputs = place.db.with_name("x.db.inputs")
+    (left,) = inputs.iterdir()
     process = place.start("run", "plan.toml")
     gates.until_up()
     until_gone(orphan)
+    (its_own,) = inputs.iterdir()
+    assert its_own != left, "the private input of the dead host's command is gone"
     gates.go()
     assert finish(process).status == 0
     assert ends_of(place.db, "gated") == [AttemptEnd.LOST, AttemptEnd.SUCCEEDED]
+    assert not inputs.exists()
 
 
 def test_the_demo_killed_again_and_again_is_finished_by_running_it_again(

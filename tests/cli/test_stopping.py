@@ -39,7 +39,7 @@ LONG = """
     sleep 1000 & echo $! > child
     echo $$ > up.fifo
     test $TURNKEEPER_ATTEMPT = 2 && exit 0
-    while :; do wait; done
+    while :; do sleep 1; done
     '''
 """
 """A command with a child: it says that it is up, with its pid, and its first attempt never ends by itself. A failure
