@@ -49,7 +49,7 @@ import trio
 
 from actors.processes import end_group, end_orphan, has_ended, started_of
 
-__all__ = ["CommandFailed", "clear_inputs", "command", "commands", "end_orphan"]
+__all__ = ["CommandFailed", "clear_inputs", "command", "commands", "end_orphan", "orphan_marks"]
 
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 """The end of the output says how it went. It becomes a row of the database, so it is bounded; more belongs
@@ -167,6 +167,12 @@ def _variables(ctx: CommandContext, input_name: str) -> dict[str, str]:
         "TURNKEEPER_ATTEMPT": str(ctx.attempt),
         "TURNKEEPER_PYTHON": sys.executable,
     }
+
+
+def orphan_marks(company: str, task: str, run: int, attempt: int) -> list[str]:
+    """By which a process is known that a command of this attempt has started and not waited for."""
+    found = {"COMPANY": company, "TASK": task, "RUN": run, "ATTEMPT": attempt}
+    return [f"TURNKEEPER_{name}={value}" for name, value in found.items()]
 
 
 @contextlib.asynccontextmanager

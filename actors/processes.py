@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final
@@ -62,10 +63,15 @@ def group_lives(pid: int) -> bool:
     """
     if not _signal_group(pid, 0):
         return False
-    if not os.path.exists("/proc/self/stat"):
-        return True
-    members = (_stat(name) for name in os.listdir("/proc") if name.isdigit())
-    return any(fields[0] != b"Z" and int(fields[2]) == pid for fields in members if fields is not None)
+    return not os.path.exists("/proc/self/stat") or any(True for _ in _members(pid))
+
+
+def _members(pid: int) -> Iterator[str]:
+    """The living members of a group, where there is a /proc."""
+    for name in os.listdir("/proc"):
+        fields = _stat(name) if name.isdigit() else None
+        if fields is not None and fields[0] != b"Z" and int(fields[2]) == pid:
+            yield name
 
 
 def _signal_group(pid: int, signal: int) -> bool:
@@ -87,13 +93,18 @@ def _stat(pid: int | str) -> list[bytes] | None:
         return None
 
 
-async def end_orphan(pid: int, started: str) -> bool:
+async def end_orphan(pid: int, started: str, marks: Collection[str] = ()) -> bool:
     """End the group of a command that an earlier host started, and say whether there was one.
 
     Nothing is touched unless the process that now has this pid started when the stored one did, and leads
-    its group. A process that vanishes meanwhile is no error. Takes at most a few seconds; may be cancelled.
+    its group; or, if there is no such process any more, a member of its group has all of ``marks`` in its
+    environment (``NAME=value``, where there is a /proc). A process that vanishes meanwhile is no error.
+    Takes at most a few seconds; may be cancelled.
     """
-    if pid <= 1 or not started or await started_of(pid) != started or not _leads_group(pid):
+    if pid <= 1 or not started:
+        return False
+    found = await started_of(pid)
+    if not (_leads_group(pid) if found == started else found is None and _left_marked(pid, marks)):
         return False
     for signal, grace_s in ((SIGTERM, TERM_GRACE_S), (SIGKILL, KILL_GRACE_S)):
         _signal_group(pid, signal)
@@ -110,6 +121,21 @@ def _leads_group(pid: int) -> bool:
         return os.getpgid(pid) == pid != os.getpgrp()
     except ProcessLookupError:
         return False
+
+
+def _left_marked(pid: int, marks: Collection[str]) -> bool:
+    """Whether a group that lost its leader is the one meant: its number may have been given to another since."""
+    if not marks or pid == os.getpgrp() or not os.path.exists("/proc/self/stat"):
+        return False
+    wanted = {mark.encode("utf-8", "surrogateescape") for mark in marks}
+    return any(wanted <= _environment(member) for member in _members(pid))
+
+
+def _environment(pid: str) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return set()
 
 
 async def started_of(pid: int) -> str | None:

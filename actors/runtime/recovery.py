@@ -9,12 +9,14 @@ running is ended before the node runs again. Start-up, restart and sweep ask the
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 import structlog
+import trio
 
-from actors.commands import end_orphan
+from actors.commands import end_orphan, orphan_marks
 from actors.core.advance import attempt_key, cancel_nodes
 from actors.core.draft import AttemptKey, Draft
 from actors.core.entry import Entry
@@ -55,11 +57,8 @@ async def reports(company: str, state: CompanyState, around: Surroundings) -> li
     as they are.
     """
     running = running_attempts(state)
-    ended = [
-        await _orphan(company, state.company.company_id, key, around)
-        for key in running
-        if around.registry.get(AttemptRef(company, key)) is None
-    ]
+    gone = [key for key in running if around.registry.get(AttemptRef(company, key)) is None]
+    ended = await _orphans(company, state.company.company_id, gone, around)
     # from here on there is no checkpoint: an attempt that ends later is told of by the mailbox
     wanted = set(running)
     for attempt in around.registry.of_company(company):
@@ -94,13 +93,36 @@ def _disown(
         around.executor.cancel(ref, "superseded")
 
 
-async def _orphan(company: str, company_id: int, key: AttemptKey, around: Surroundings) -> Report:
+async def _orphans(
+    company: str, company_id: int, keys: list[AttemptKey], around: Surroundings
+) -> list[Report]:
+    """What became of attempts that nobody runs; the commands that they left are ended first, all at once, as each
+    may take some seconds.
+    """
+    found = [await around.database.read(_process_of(company_id, key)) for key in keys]
+    async with trio.open_nursery() as nursery:
+        for key, (pid, started, _) in zip(keys, found, strict=True):
+            if pid is not None and started is not None:
+                nursery.start_soon(_end_orphan, company, key, pid, started)
+    return [_orphan(key, host_id == around.host_id) for key, (_, _, host_id) in zip(keys, found, strict=True)]
+
+
+_Process = tuple[int | None, str | None, int | None]
+"""Its pid, when it started, and the host that started it."""
+
+
+def _process_of(company_id: int, key: AttemptKey) -> Callable[[sqlite3.Connection], _Process]:
     params = {"company_id": company_id, "seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
-    row = await around.database.read(lambda conn: conn.execute(SQL["attempt_process"], params).fetchone())
-    pid, started, host_id = row or (None, None, None)
-    if pid is not None and started is not None and await end_orphan(pid, started):
+    return lambda conn: conn.execute(SQL["attempt_process"], params).fetchone() or (None, None, None)
+
+
+async def _end_orphan(company: str, key: AttemptKey, pid: int, started: str) -> None:
+    if await end_orphan(pid, started, orphan_marks(company, key.task, key.run, key.number)):
         _log.warning("command.orphan_ended", company=company, task=key.task, run=key.run, pid=pid)
-    if host_id == around.host_id:
+
+
+def _orphan(key: AttemptKey, ours: bool) -> Report:
+    if ours:
         return Report(key, AttemptEnd.INTERRUPTED, error="the company's actor was restarted")
     return Report(key, AttemptEnd.LOST)
 

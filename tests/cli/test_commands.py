@@ -461,6 +461,43 @@ async def test_an_orphan_that_has_vanished_is_no_error() -> None:
     assert not await end_orphan(gone_by_then.pid, started)
 
 
+MARKS = ["TURNKEEPER_TASK=a b", "TURNKEEPER_ATTEMPT=3"]
+
+
+async def test_what_an_orphan_that_has_ended_left_in_its_group_is_ended_too() -> None:
+    line = "sleep 1000 & echo $!"
+    env = {**os.environ, **dict(mark.split("=") for mark in MARKS)}
+    orphan = subprocess.Popen(
+        ["/bin/sh", "-c", f"read word; {line}"],
+        env=env,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert orphan.stdin is not None
+    assert orphan.stdout is not None
+    with orphan, orphan.stdout as stdout:
+        started = await processes.started_of(orphan.pid)
+        assert started
+        orphan.stdin.close()
+        child = int(stdout.readline())
+        orphan.wait()
+        assert not await end_orphan(orphan.pid, started)
+        assert not await end_orphan(orphan.pid, started, ["TURNKEEPER_TASK=a b", "TURNKEEPER_ATTEMPT=4"])
+        assert await processes.started_of(child) is not None
+        assert await end_orphan(orphan.pid, started, MARKS)
+    await gone(child)
+
+
+async def test_a_process_that_was_given_the_number_of_an_orphan_is_left_alone_whatever_its_marks() -> None:
+    env = {**os.environ, **dict(mark.split("=") for mark in MARKS)}
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True, env=env) as other:
+        started = await processes.started_of(other.pid)
+        assert not await end_orphan(other.pid, f"{started}0", MARKS)
+        assert other.poll() is None
+        other.kill()
+
+
 async def test_the_start_of_a_process_is_known_without_proc_too() -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
         started = await processes._started_by_ps(other.pid)

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -87,6 +88,24 @@ class Long:
         assert status_of(self._place.db, "long").nodes[0].tries == 0
 
 
+Begin = Callable[..., Long]
+
+
+@pytest.fixture
+def begin(place: Place, finish: Finish) -> Iterator[Begin]:
+    """``begin(first="…")``: a `Long` whose command says ``first`` first; what a test leaves of it is ended."""
+    made: list[Long] = []
+
+    def begin_one(first: str = "") -> Long:
+        made.append(Long(place, finish, first))
+        return made[-1]
+
+    yield begin_one
+    for long in made:
+        with suppress(ProcessLookupError):
+            os.killpg(long.command, signal.SIGKILL)
+
+
 def status_of(db: Path, task: str) -> TaskStatus:
     async def read() -> TaskStatus:
         async with open_reader(db) as reader:
@@ -136,9 +155,9 @@ def its_control_group_and_the_commands_first(long: Long) -> None:
     [the_process, its_process_group, its_control_group, its_control_group_and_the_commands_first],
 )
 def test_a_service_managers_stop_within_its_limit_leaves_no_lock_and_costs_no_tries(
-    place: Place, finish: Finish, send: Callable[[Long], None]
+    begin: Begin, send: Callable[[Long], None]
 ) -> None:
-    long = Long(place, finish)
+    long = begin()
     send(long)
     done = long.ended_within(LIMIT_S)
     assert (done.status, done.err) == (130, "")
@@ -147,18 +166,16 @@ def test_a_service_managers_stop_within_its_limit_leaves_no_lock_and_costs_no_tr
 
 
 def test_a_command_that_catches_the_signal_and_exits_with_a_status_was_interrupted_too(
-    place: Place, finish: Finish
+    begin: Begin,
 ) -> None:
-    long = Long(place, finish, first="trap 'exit 143' TERM")
+    long = begin(first="trap 'exit 143' TERM")
     its_control_group(long)
     assert long.ended_within(LIMIT_S).status == 130
     long.assert_nothing_was_lost()
 
 
-def test_commands_that_do_not_listen_are_killed_and_the_stop_still_ends_in_time(
-    place: Place, finish: Finish
-) -> None:
-    long = Long(place, finish, first=DEAF)
+def test_commands_that_do_not_listen_are_killed_and_the_stop_still_ends_in_time(begin: Begin) -> None:
+    long = begin(first=DEAF)
     its_control_group(long)
     assert long.ended_within(LIMIT_S + 10).status == 130  # what it may take on a loaded machine
     long.assert_nothing_was_lost()
@@ -199,8 +216,8 @@ def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: P
 # --- Ctrl-C -------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_twice_leaves_no_lock_no_orphan_and_costs_no_try(place: Place, finish: Finish) -> None:
-    long = Long(place, finish)
+def test_ctrl_c_twice_leaves_no_lock_no_orphan_and_costs_no_try(begin: Begin) -> None:
+    long = begin()
     long.process.send_signal(signal.SIGINT)
     read_until(long.process, "interrupted: what executes may finish, nothing new starts")
     long.process.send_signal(signal.SIGINT)
