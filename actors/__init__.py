@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from actors.errors import (
     ActorCrashed,
+    BackupFailed,
+    CompanyActive,
+    CompanyDeleted,
     CompanyParked,
+    CompanyUnknown,
+    CursorTooOld,
     DatabaseInUse,
     DependencyCycle,
     ForkedProcess,
@@ -65,7 +70,9 @@ from actors.messages import (
     Unparked,
     Unpause,
 )
+from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.runtime.handle import Company, Reads
+from actors.runtime.maintenance import backup, delete_company, prune
 from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
 from actors.runtime.runtime import Runtime, open_runtime
@@ -93,13 +100,19 @@ __all__ = [
     "AttemptEnd",
     "AttemptView",
     "Backoff",
+    "BackupFailed",
     "ClosingReport",
     "Company",
+    "CompanyActive",
+    "CompanyDeleted",
     "CompanyParked",
     "CompanySettings",
+    "CompanyUnknown",
     "Context",
+    "CursorTooOld",
     "DatabaseInUse",
     "DefineGraph",
+    "DeletedCompany",
     "DependencyCycle",
     "Edit",
     "Event",
@@ -128,12 +141,14 @@ __all__ = [
     "Owner",
     "Pause",
     "Progress",
+    "PruneReport",
     "Reader",
     "Reads",
     "Reason",
     "ReasonKind",
     "Refused",
     "Rerun",
+    "Retention",
     "Retry",
     "RetryAfter",
     "RunStatus",
@@ -163,6 +178,9 @@ __all__ = [
     "Unpause",
     "WorkState",
     "WouldDeadlock",
+    "backup",
+    "delete_company",
     "open_reader",
     "open_runtime",
+    "prune",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from storage.codec import InvalidJson, InvalidName
 from storage.errors import (
+    BackupFailed,
     DatabaseInUse,
     ForkedProcess,
     NotADatabase,
@@ -22,7 +23,12 @@ from storage.errors import (
 
 __all__ = [
     "ActorCrashed",
+    "BackupFailed",
+    "CompanyActive",
+    "CompanyDeleted",
     "CompanyParked",
+    "CompanyUnknown",
+    "CursorTooOld",
     "DatabaseInUse",
     "DependencyCycle",
     "ForkedProcess",
@@ -140,6 +146,60 @@ class IdConflict(Refused):
             f"task id {task!r} is taken by a task with other content: choose another id, or Rerun it"
         )
         self.task = task
+
+
+class CompanyUnknown(Refused):
+    """No company has this name. One comes to be with the first message to it."""
+
+    def __init__(self, company: str) -> None:
+        super().__init__(f"there is no company {company!r}: check the name")
+        self.company = company
+
+
+class CompanyActive(Refused):
+    """A company cannot be deleted while runs of it are active, or attempts of it live or were left behind.
+
+    ``tasks``: ids of the active ones (at most ten); ``attempts``: ``company/task/run/node/attempt``.
+    """
+
+    def __init__(self, company: str, tasks: Sequence[str], attempts: Sequence[str] = ()) -> None:
+        what = ", ".join((*tasks, *attempts))
+        super().__init__(
+            f"company {company!r} is not deleted while something of it runs: {what}. Stop it and wait for its end"
+        )
+        self.company = company
+        self.tasks = tuple(tasks)
+        self.attempts = tuple(attempts)
+
+
+class CompanyDeleted(TurnkeeperError):
+    """The company was deleted before the message was taken: nothing happened. Sent again, it makes a new company."""
+
+    def __init__(self, company: str) -> None:
+        super().__init__(
+            f"company {company!r} was deleted before this was taken: nothing happened; "
+            "send it again if it is meant for a new company of that name"
+        )
+        self.company = company
+
+
+class CursorTooOld(TurnkeeperError):
+    """A reader of the log would go on behind a gap: lines after ``after`` are gone, up to the position ``floor``.
+
+    Look at the facts themselves (``status``, ``tasks``), and then read on with ``after=floor``; or keep the log for
+    longer than its slowest reader takes. Of a company that was deleted all lines are gone; ``floor`` is then the end
+    of the log.
+    """
+
+    def __init__(self, after: int, floor: int, company: str | None = None) -> None:
+        whose = "" if company is None else f" of company {company!r}"
+        super().__init__(
+            f"the log{whose} is gone up to position {floor}, so nobody can read on from {after} without a gap: "
+            f"look at the facts and read on with after={floor}, or keep the log longer: Retention(events_s=…)"
+        )
+        self.after = after
+        self.floor = floor
+        self.company = company
 
 
 class IllegalMove(TurnkeeperError):

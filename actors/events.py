@@ -57,6 +57,23 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "store.recovered": Kind("info", ("outage_s",), "the database can be written again"),
         "sweep.finished": Kind("info", ("healed", "companies"), "a sweep found and healed something"),
+        "log.pruned": Kind(
+            "info",
+            ("floor", "count", "hosts"),
+            "old lines up to the position floor are gone, and past processes",
+        ),
+        "wal.grown": Kind(
+            "warning",
+            ("bytes", "limit_bytes"),
+            "somebody reads an old snapshot, so the write-ahead log grows",
+        ),
+        "wal.shrunk": Kind("info", ("bytes",), "it is small again"),
+        "company.deleting": Kind("info", (), "somebody deleted the company; its rows go from now on"),
+        "company.deleted": Kind(
+            "info",
+            ("name", "tasks", "attempts", "events"),
+            "nothing of it is left; its lines of the log are gone too",
+        ),
         "company.paused": Kind("info", (), "admission and new attempts stand still"),
         "company.unpaused": Kind("info", (), "they go on"),
         "company.limits_changed": Kind("info", ("runs_max", "weight"), "limits in force from now on"),
@@ -90,6 +107,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "node.reset": Kind("info", (), "Retry gave a failed node of a running run a fresh allowance"),
         "node.due": Kind("info", (), "Retry ended a node's backoff; its tries are kept"),
+        "tasks.pruned": Kind("info", ("count", "ids"), "tasks that were settled long ago are gone"),
+        "attempts.pruned": Kind("info", ("count",), "attempts that ended long ago are gone"),
         "attempt.started": Kind("info", ("generation",), "a try at a node began"),
         "attempt.succeeded": Kind("info", (), "its result was accepted"),
         "attempt.failed": Kind(

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from actors.handlers import Handler, freeze
+from actors.retention import Retention
 from actors.runtime.execution import STOP_GRACE_S, WAITING_MAX
 from actors.runtime.runtime import DRAIN_S, EXECUTIONS_MAX, Options, Runtime, run_database
 from actors.runtime.slots import ABANDONED_MAX
@@ -51,6 +52,7 @@ async def open_test_runtime(
     drain_s: float = DRAIN_S,
     waiting_max: int = WAITING_MAX,
     abandoned_max: int = ABANDONED_MAX,
+    retention: Retention | None = None,
 ) -> AsyncIterator[Runtime]:
     """`open_runtime` with the inline store and a virtual wall clock."""
     options = Options(
@@ -60,6 +62,7 @@ async def open_test_runtime(
         drain_s,
         waiting_max=waiting_max,
         abandoned_max=abandoned_max,
+        retention=Retention() if retention is None else retention,
         clock_ms=clock or VirtualClock(),
     )
     async with run_database(path, options, how="inline") as runtime:

@@ -46,12 +46,23 @@ class Database:
     path: str
     writer: Writer
     reader: Connection
+    how: Literal["thread", "inline"] = "thread"
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``body`` over one snapshot; raises `StoreUnavailable` for what may pass. Cancellable before
         it starts.
         """
         return await read(self.reader, body)
+
+    async def apart(self, work: Callable[[], T]) -> T:
+        """Run ``work``, which opens what it needs by itself, without holding up anybody.
+
+        Cancellation: ``work`` can ask for it by `trio.from_thread.check_cancelled`, and is waited for.
+        """
+        if self.how == "thread":
+            return await trio.to_thread.run_sync(work)
+        await trio.lowlevel.checkpoint()
+        return work()
 
 
 @asynccontextmanager
@@ -79,7 +90,7 @@ async def open_database(
                 await writing.aclose()
                 raise
             try:
-                async with _serve(str(path), wrap(writing), reading, hooks, close_grace_s) as database:
+                async with _serve(str(path), wrap(writing), reading, hooks, close_grace_s, how) as database:
                     yield database
             finally:
                 await reading.aclose()
@@ -90,13 +101,18 @@ async def open_database(
         async with open_bridge() as bridge:
             thread = await bridge.connect(lambda: open_writer(path, durability=durability))
             other = await bridge.connect(lambda: open_reader(path))
-            async with _serve(str(path), wrap(thread), other, hooks, close_grace_s) as database:
+            async with _serve(str(path), wrap(thread), other, hooks, close_grace_s, how) as database:
                 yield database
 
 
 @asynccontextmanager
 async def _serve(
-    path: str, writing: Connection, reading: Connection, hooks: Hooks | None, close_grace_s: float
+    path: str,
+    writing: Connection,
+    reading: Connection,
+    hooks: Hooks | None,
+    close_grace_s: float,
+    how: Literal["thread", "inline"],
 ) -> AsyncIterator[Database]:
     """The writer's loop around the block, ended after everything handed in is answered."""
     hooks = hooks or Hooks()
@@ -108,7 +124,7 @@ async def _serve(
     async with bare_nursery() as nursery:
         nursery.start_soon(_run_shielded, writer)
         try:
-            yield Database(path, writer, reading)
+            yield Database(path, writer, reading, how)
         finally:
             with trio.CancelScope(shield=True):
                 await writer.aclose(close_grace_s)

@@ -146,6 +146,17 @@ class ForkedProcess(StorageError):
         )
 
 
+@attrs.define(slots=False, eq=False)
+class BackupFailed(StorageError):
+    """There is no copy at ``target``: it cannot be written there, or what was to be copied is damaged."""
+
+    target: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"no backup was made at {self.target}: {self.why}"
+
+
 class StoreClosed(StorageError):
     """The store was closed before this was asked; nothing was done."""
 

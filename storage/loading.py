@@ -72,8 +72,17 @@ def find_company(conn: sqlite3.Connection, name: str) -> CompanyRecord | None:
 
 def claim_company(conn: sqlite3.Connection, name: str) -> CompanyRecord:
     """The company with a new epoch; it is made if there is none. Runs in a writing transaction."""
-    (row,) = conn.execute(SQL["claim_company"], {"name": name}).fetchall()
+    claimed = claim_existing(conn, name)
+    if claimed is not None:
+        return claimed
+    (row,) = conn.execute(SQL["insert_company"], {"name": name}).fetchall()
     return company_record(row)
+
+
+def claim_existing(conn: sqlite3.Connection, name: str) -> CompanyRecord | None:
+    """`claim_company` that makes none."""
+    rows = conn.execute(SQL["claim_company"], {"name": name}).fetchall()
+    return company_record(rows[0]) if rows else None
 
 
 def load_company(conn: sqlite3.Connection, company: CompanyRecord, check: Check) -> LoadedCompany:

@@ -22,11 +22,12 @@ from storage.ownership import Handle, refuse_inherited
 from storage.store import roll_back
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 OPEN_BUSY_MS: Final = 2_000  # while opening: another process may be recovering or closing the WAL
 BUSY_MS: Final = 100  # afterwards: the writer tries again itself, and sees a cancellation between two tries
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024  # a WAL that a long reader made grow is cut back to this
+WAL_PAGES: Final = 1_000  # a commit that finds so many in the WAL copies them to the database: about 4 MB
 CACHED_STATEMENTS: Final = 512  # more than there are named statements, so none is compiled twice
 
 Durability = Literal["full", "normal"]
@@ -83,6 +84,20 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     return raw
 
 
+def open_copier(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open an existing database of ours for `VACUUM INTO`, which writes only the copy, but which a connection that
+    must not write refuses. Works beside any owner. Raises as `open_reader`.
+    """
+    name = _resolve(path)
+    _identify(name)
+    return _connect(name, "mode=rw")
+
+
+def open_copy(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a copy that nobody else knows yet, for writing."""
+    return _connect(_resolve(path), "mode=rw")
+
+
 def configure_writer(connection: sqlite3.Connection, durability: Durability = "full") -> None:
     """Set up a connection that writes. Raises `StoreUnavailable` where the file system cannot hold a WAL."""
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -93,6 +108,7 @@ def configure_writer(connection: sqlite3.Connection, durability: Durability = "f
     connection.execute(_SYNCHRONOUS[durability])
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
 
 
 def configure_reader(connection: sqlite3.Connection) -> None:

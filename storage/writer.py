@@ -156,6 +156,13 @@ class Writer:
         """Hand in a unit and wait for its answer; errors and cancellation as `submit` and `Pending.wait`."""
         return await self.submit(unit).wait()
 
+    async def between_commits(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` on the connection outside any transaction; it waits for the commit under way, and the next
+        one waits for it. For what SQLite allows only there. Errors and cancellation as `Connection.run`.
+        """
+        self._guard.check()
+        return await self._connection.run(work)
+
     @trio.lowlevel.enable_ki_protection  # Ctrl-C goes to the host, never through the middle of the queue
     async def run(self) -> None:
         """Commit what is handed in until closed.

@@ -50,7 +50,7 @@ def _type_checking(tree: ast.AST) -> set[ast.AST]:
     return found
 
 
-LEAVES = ("actors.errors", "actors.messages", "actors.events", "actors.states")
+LEAVES = ("actors.errors", "actors.messages", "actors.events", "actors.retention", "actors.states")
 PURE = (
     "trio",
     "time",
@@ -70,6 +70,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.errors": ("storage.errors", "storage.codec"),
     "actors.messages": ("storage.codec", "storage.records", "actors.errors"),
     "actors.events": (),
+    "actors.retention": (),
     "actors.states": ("storage.records",),
     "actors.core.": (
         "storage.records",
@@ -92,7 +93,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "actors.commands",
         *LEAVES,
     ),
-    "actors.testing": ("actors.runtime", "actors.handlers"),
+    "actors.testing": ("actors.runtime", "actors.handlers", "actors.retention"),
     "actors.cli": ("actors",),
 }
 
@@ -143,7 +144,8 @@ def test_importing_starts_nothing_and_loads_no_aiosqlite() -> None:
 
 SURFACE = {
     "errors": {
-        "ActorCrashed", "CompanyParked", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict",
+        "ActorCrashed", "BackupFailed", "CompanyActive", "CompanyDeleted", "CompanyParked", "CompanyUnknown",
+        "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict",
         "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MoveRefused", "NotADatabase",
         "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "SchemaTooNew", "StoreUnavailable", "TaskUnknown",
         "TurnkeeperError", "UnknownGraph", "UnknownHandler", "UnknownUpstream", "WouldDeadlock",
@@ -157,6 +159,7 @@ SURFACE = {
         "Company", "Context", "Handler", "Progress", "Reader", "Reads", "Runtime", "Statistics", "SweepReport",
         "open_reader", "open_runtime",
     },
+    "retention": {"DeletedCompany", "PruneReport", "Retention", "backup", "delete_company", "prune"},
     "reads": {
         "KINDS", "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "Mode", "NodeStatus", "NodeView",
         "Outcome", "Owner", "Reason", "ReasonKind", "RunStatus", "TaskStatus", "WorkState",

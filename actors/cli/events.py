@@ -135,6 +135,15 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "sweep.finished": lambda e: (
             f"a sweep set going again what stood still in {_text(e, 'healed')} of {_text(e, 'companies')} companies"
         ),
+        "log.pruned": lambda e: f"{_text(e, 'count')} old lines of the log, up to {_text(e, 'floor')}, are gone",
+        "wal.grown": lambda e: (
+            f"the write-ahead log has {_text(e, 'bytes')} bytes: somebody has been reading for too long"
+        ),
+        "wal.shrunk": lambda _: "the write-ahead log is small again",
+        "company.deleting": lambda _: "is being deleted",
+        "company.deleted": lambda e: (
+            f"company {_text(e, 'name')} was deleted: {_text(e, 'tasks')} tasks, {_text(e, 'events')} events"
+        ),
         "company.paused": lambda _: "paused",
         "company.unpaused": lambda _: "goes on after a pause",
         "company.limits_changed": lambda e: (
@@ -164,6 +173,8 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "run.requeued": _requeued,
         "node.reset": lambda e: f"node {plain(e.node or '?')} gets fresh tries",
         "node.due": lambda e: f"node {plain(e.node or '?')} is tried again now",
+        "tasks.pruned": lambda e: f"old tasks are gone: {_ids(e)}",
+        "attempts.pruned": lambda e: f"{_text(e, 'count')} old attempts are gone",
         "attempt.started": lambda e: f"{_attempt(e)} begins",
         "attempt.succeeded": lambda e: f"{_attempt(e)} succeeded",
         "attempt.failed": lambda e: f"{_attempt(e)} failed{_again(e)}{_because(e)}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -59,7 +59,9 @@ async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None
     """
     await require_tasks(plan, options)
     position = await last_position(options.db)
-    limits = {} if options.executions_max is None else {"executions_max": options.executions_max}
+    limits: dict[str, Any] = {}
+    if options.executions_max is not None:
+        limits["executions_max"] = options.executions_max
     with Interrupts() as interrupts:
         command = CostsNoTry(plan.handlers[COMMAND], interrupts)
         async with open_runtime(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -27,12 +28,12 @@ from actors.core.needs import NOTHING_FOUND, Looked, Needs, needs_of
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
-from actors.errors import ActorCrashed, Refused, RuntimeClosed
+from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
 from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.loading import LoadedCompany, LoadedTask, claim_company, load_company
+from storage.loading import LoadedCompany, LoadedTask, claim_company, claim_existing, load_company
 from storage.records import CompanyRecord, EventRecord
 from storage.units import Committed, UnitOfWork
 
@@ -41,7 +42,7 @@ from .attempts import Attempt, AttemptRef, Registry
 from .describe import describe
 from .execution import Executor
 from .lookup import look_up
-from .mailbox import Envelope, Mailbox, Sweep
+from .mailbox import Envelope, Errand, Mailbox, Sweep
 from .slots import Slots, TurnSlots
 
 BATCH_MAX = 100
@@ -136,6 +137,8 @@ class CompanyActor:
         try:
             while True:
                 self.mailbox.clear_wake()
+                while (errand := self.mailbox.next_errand()) is not None:
+                    await self._run_errand(errand)
                 more = await self._turn()
                 if self._readers_wait:  # without this the next turn would begin before they had their look
                     await trio.lowlevel.cancel_shielded_checkpoint()
@@ -143,6 +146,21 @@ class CompanyActor:
                     return
         finally:
             self.around.slots.leave(self.name)
+
+    async def _run_errand(self, errand: Errand) -> None:
+        """Commit what is not a turn's. Nothing that was read before rests in between: no turn is under way."""
+        try:
+            unit = errand.prepare(self._state)
+            value = None if unit is None else await self.around.database.writer.commit(unit)
+        except BaseException as error:
+            known = isinstance(error, Exception)
+            errand.reply.settle(Error(error if known else OutcomeUnknown()))
+            if not known or isinstance(error, StaleEpoch):
+                raise
+        else:
+            errand.reply.settle(Value(value))
+            if errand.last and unit is not None:
+                raise CompanyDeleted(self.name)
 
     async def _rest(self) -> bool:
         """Wait for a wake, the next due time, or long enough to leave; says whether the actor left."""
@@ -183,8 +201,8 @@ class CompanyActor:
         """Fence off whatever an earlier actor has under way, read the facts, and see what became of what
         was running.
         """
-        database, name = self.around.database, self.name
-        company = await database.writer.commit(lambda conn: claim_company(conn, name))
+        database = self.around.database
+        company = await self._claim()
         loaded, state = await database.read(lambda conn: self._read_all(conn, company))
         bad = [task for task in loaded.tasks if task.bad is not None]
         if bad:
@@ -203,6 +221,17 @@ class CompanyActor:
         """On the reader's thread, the building of the state too: however long the queue, the event loop goes on."""
         loaded = load_company(conn, company, check_texts)
         return loaded, state_of(loaded, self.around.handlers)
+
+    async def _claim(self) -> CompanyRecord:
+        """Become the company's actor. A company comes to be by a message, not by being looked at."""
+        writer = self.around.database.writer
+        while not self.mailbox.addressed:
+            claimed = await writer.commit(partial(claim_existing, name=self.name))
+            if claimed is not None:
+                return claimed
+            if not self.mailbox.addressed:
+                raise CompanyUnknown(self.name)
+        return await writer.commit(partial(claim_company, name=self.name))
 
     def _registered(self, report: Report) -> Attempt | None:
         return self.around.registry.get(AttemptRef(self.name, report.key))

@@ -1,5 +1,8 @@
 """Reading the log. Live is only a wake: what is read is always the table, so there is no seam between old
 and new.
+
+The log is let go from its beginning. Each page is read in one snapshot with the floor below which lines are gone,
+so a reader that is behind it hears of that and never goes on after a gap.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from actors.errors import CursorTooOld
 from actors.events import Event
 from storage.codec import check_name
 from storage.database import Database
 from storage.errors import StoreClosed
+from storage.retention import floor_of
 from storage.statements import SQL
 
 from .hub import Hub
@@ -65,7 +70,7 @@ class Events:
         return event_of(self._rows.popleft())
 
 
-def follow_events(database: Database, hub: Hub, *, company: str | None, after: int) -> Events:
+def follow_events(database: Database, hub: Hub, *, company: str | None, after: int | None) -> Events:
     """Events after ``after``, and then each new one, until the hub closes."""
     follower = _Follower(database, hub)
     return Events(follower.read, Page(company, after), follower.wait)
@@ -98,42 +103,62 @@ class _Follower:
 
 
 class Page:
-    """Where a reader is: its position over all companies, or its place in one company's dense numbers."""
+    """Where a reader is: its position over all companies, or its place in one company's dense numbers.
 
-    def __init__(self, company: str | None, after: int) -> None:
-        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+    Without ``after`` it begins with the oldest line that is there. `read` raises `CursorTooOld`.
+    """
+
+    def __init__(self, company: str | None, after: int | None) -> None:
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise ValueError(f"after must be a position of at least 0, not {after!r}")
         self._company = None if company is None else check_name(company, what="a company's name")
         self._after = after
-        self._seq: int | None = None
+        self._company_id: int | None = None
+        self._seq = 0
 
     def read(self, conn: sqlite3.Connection) -> list[Any]:
-        if self._company is None:
-            rows = conn.execute(SQL["events_all"], {"after": self._after, "limit": PAGE}).fetchall()
-        else:
-            rows = self._read_company(conn, self._company)
+        rows = self._read_all(conn) if self._company is None else self._read_company(conn, self._company)
         if rows:
             self._after = rows[-1][0]
         return rows
 
+    def _read_all(self, conn: sqlite3.Connection) -> list[Any]:
+        after = self._above(floor_of(conn).position)
+        return conn.execute(SQL["events_all"], {"after": after, "limit": PAGE}).fetchall()
+
+    def _above(self, floor: int) -> int:
+        """The cursor, if no line after it is gone."""
+        if self._after is None:
+            self._after = floor
+        if self._after < floor:
+            raise CursorTooOld(self._after, floor, self._company)
+        return self._after
+
     def _read_company(self, conn: sqlite3.Connection, name: str) -> list[Any]:
         row = conn.execute(SQL["find_company"], {"name": name}).fetchone()
+        if self._company_id is not None and (row is None or row[0] != self._company_id):
+            (end,) = conn.execute(SQL["last_position"]).fetchone()
+            raise CursorTooOld(self._after or 0, end, name)
         if row is None:
             return []
-        if self._seq is None:
-            self._seq = _seq_at(conn, row[0], self._after)
-        params = {"company_id": row[0], "name": name, "after_seq": self._seq, "limit": PAGE}
+        company_id = row[0]
+        floor = floor_of(conn, company_id)
+        after = self._above(floor.position)
+        if self._company_id is None:
+            self._company_id, self._seq = company_id, _seq_at(conn, company_id, after, floor.seq)
+        params = {"company_id": company_id, "name": name, "after_seq": self._seq, "limit": PAGE}
         rows = conn.execute(SQL["events_company"], params).fetchall()
         if rows:
             self._seq = rows[-1][2]
         return rows
 
 
-def _seq_at(conn: sqlite3.Connection, company_id: int, position: int) -> int:
-    """The company's last number at or before ``position``. Both rise together, so halving finds it in a few
-    look-ups.
+def _seq_at(conn: sqlite3.Connection, company_id: int, position: int, floor_seq: int) -> int:
+    """The company's last number at or before ``position``, which is not below the floor. Both rise together, so
+    halving finds it in a few look-ups.
     """
-    low, high = 0, int(conn.execute(SQL["event_seq"], {"company_id": company_id}).fetchone()[0])
+    low = floor_seq
+    high = int(conn.execute(SQL["event_seq"], {"company_id": company_id}).fetchone()[0])
     while low < high:
         middle = (low + high + 1) // 2
         row = conn.execute(SQL["event_position"], {"company_id": company_id, "seq": middle}).fetchone()

@@ -3,6 +3,8 @@
 The *system* lane carries reports of attempts, wakes and control messages and is taken first, so a stop
 overtakes submits that were sent but not taken. Reports are always accepted: their number is bounded by the
 attempts that exist. The *user* lane is bounded; ``tell`` and ``ask`` wait for room.
+
+Beside the lanes lie *errands*: units that no message asks for, to be committed between two turns.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import trio
 from outcome import Error, Outcome, Value
 
 from actors.core.reports import Report
+from actors.core.state import CompanyState
 from actors.messages import Message
+from storage.writer import Unit
 
 USER_MAX = 1_000
 """Messages that may wait. Past a thousand a sender gains nothing by not waiting, and memory stays bounded."""
@@ -72,10 +76,24 @@ class Envelope:
             self.content.healed.settle(Value(False))
 
 
+@attrs.frozen(eq=False)
+class Errand:
+    """A unit for the actor to commit between two turns, when nothing rests on rows that were read before.
+
+    ``prepare`` is given what the actor knows and returns the unit, or nothing if there is none to commit; it
+    must not wait, and what it raises is the reply. ``last``: after this unit the company is no more.
+    """
+
+    prepare: Callable[[CompanyState], Unit[Any] | None]
+    last: bool = False
+    reply: Reply = attrs.field(factory=Reply)
+
+
 class Mailbox:
     def __init__(self) -> None:
         self._user: deque[Envelope] = deque()
         self._system: deque[Envelope] = deque()
+        self._errands: deque[Errand] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._wake = trio.Event()
         self.senders_waiting = 0
@@ -93,7 +111,12 @@ class Mailbox:
     @property
     def unused(self) -> bool:
         """Whether nothing is in it and nobody is about to put something in."""
-        return not self._user and not self._system and not self.senders_waiting
+        return not self._user and not self._system and not self._errands and not self.senders_waiting
+
+    @property
+    def addressed(self) -> bool:
+        """Whether somebody outside says something to the company, so that it has to exist."""
+        return bool(self._user) or any(isinstance(envelope.content, Message) for envelope in self._system)
 
     # --- senders --------------------------------------------------------------------------------------------
 
@@ -117,6 +140,13 @@ class Mailbox:
         finally:
             self.senders_waiting -= 1
 
+    def put_errand(self, errand: Errand) -> None:
+        """Leave an errand for the actor. Raises what `closed` holds."""
+        if self.closed is not None:
+            raise self.closed
+        self._errands.append(errand)
+        self.wake()
+
     def _lane(self, envelope: Envelope) -> tuple[deque[Envelope], int]:
         content = envelope.content
         if isinstance(content, Report | Sweep) or content.control:
@@ -139,6 +169,9 @@ class Mailbox:
             self._room.unpark_all()
         return taken
 
+    def next_errand(self) -> Errand | None:
+        return self._errands.popleft() if self._errands else None
+
     def put_back(self, envelopes: Iterable[Envelope]) -> None:
         """Put taken messages back at the head of their lanes, in their order."""
         for envelope in reversed(list(envelopes)):
@@ -159,6 +192,8 @@ class Mailbox:
                     envelope.fail(error)
             lane.clear()
             lane.extend(kept)
+        while self._errands:
+            self._errands.popleft().reply.settle(Error(error))
         self._room.unpark_all()
 
     def close(self, error: BaseException) -> None:

@@ -68,9 +68,12 @@ class Reader:
         rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
         return tuple(row[0] for row in rows)
 
-    def events(self, *, company: str | None = None, after: int = 0, follow: bool = False) -> Events:
+    def events(self, *, company: str | None = None, after: int | None = None, follow: bool = False) -> Events:
         """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
-        times a second.
+        times a second. Without ``after`` from the oldest that is kept.
+
+        Raises `CursorTooOld` in the loop if events after that position, or after the last one given out, are no
+        longer kept.
         """
         return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
 

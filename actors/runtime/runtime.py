@@ -28,6 +28,7 @@ from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS
 from actors.handlers import Handler, freeze
+from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.database import Database, Hooks, open_database
@@ -46,9 +47,11 @@ from .company import IDLE_S, CompanyActor
 from .context import current_attempt
 from .execution import STOP_GRACE_S, WAITING_MAX, Executor
 from .handle import Company
+from .housekeeping import Housekeeper
 from .hub import Hub
 from .log import Events, follow_events
 from .mailbox import Envelope
+from .maintenance import copy_of
 from .progress import ProgressBoard, ProgressReader
 from .slots import ABANDONED_MAX, Slots
 from .statistics import Statistics, statistics_of
@@ -139,6 +142,7 @@ class Runtime:
             self,
         )
         self.sweeper = Sweeper(self)
+        self.housekeeper = Housekeeper(self)
         self.watchdog = Watchdog()
         self._nursery = nursery
         self._gone = gone
@@ -161,11 +165,15 @@ class Runtime:
         rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
         return tuple(row[0] for row in rows)
 
-    def events(self, *, company: str | None = None, after: int = 0) -> Events:
+    def events(self, *, company: str | None = None, after: int | None = None) -> Events:
         """Every event after the position ``after``, in commit order, and then each new one as it is committed.
+        Without ``after`` it begins with the oldest that is kept.
 
         ``company`` narrows it to one. Iterate over it with ``async for``; a loop may be left at any event.
         It ends when the runtime closes. A slow reader costs nobody anything: the log is what is read.
+
+        Raises `CursorTooOld` in the loop if events after that position, or after the last one given out, are no
+        longer kept: there is no gap that one is not told of.
         Cancellation: stops; go on later from the ``position`` of the last event seen.
         """
         return follow_events(self.database, self.hub, company=company, after=after)
@@ -184,6 +192,44 @@ class Runtime:
     def last_sweep(self) -> SweepReport | None:
         """What the last sweep found; the first one runs at start-up."""
         return self.sweeper.last
+
+    @property
+    def last_prune(self) -> PruneReport | None:
+        """What the last pass of pruning let go; nothing where there is no `Retention` and nobody asked."""
+        return self.housekeeper.last
+
+    async def prune(self, retention: Retention | None = None) -> PruneReport:
+        """Let go at once of what is old, by ``retention`` or else by that of the runtime, which does so by itself.
+
+        In units of a few hundred rows, with pauses, so that others are not held up. Raises `StoreUnavailable`.
+        Cancellation: stops between two units.
+        """
+        self.check()
+        return await self.housekeeper.prune(retention)
+
+    async def delete_company(self, name: str) -> DeletedCompany:
+        """Delete a company with all its rows, its part of the log among them. There is no way back.
+
+        The name is free as soon as that is committed, for a company that begins anew; the rows go after it, in
+        small units. Returns when all are gone, and what is left in the log is one ``company.deleted`` of the
+        runtime, with their numbers. Messages sent before and not yet taken get `CompanyDeleted`.
+
+        Raises `CompanyUnknown`; `CompanyActive` while a run of it is active, or an attempt of it lives or was left
+        behind; `CompanyParked`, `RuntimeClosed`. Cancellation: stops waiting; a deletion that has begun goes on, in
+        the next process if need be.
+        """
+        self.check()
+        return await self.housekeeper.delete_company(check_name(name, what="a company's name"))
+
+    async def backup(self, target: str | os.PathLike[str]) -> int:
+        """Write a copy of the database to ``target``, which must not exist, and return its size in bytes.
+
+        The copy is one moment of the database, checked, private to its user, and whole or not there. Nothing is
+        held up, but the write-ahead log grows for as long as it takes. Raises `BackupFailed`, `StoreUnavailable`.
+        Cancellation: stops the copying.
+        """
+        self.check()
+        return await copy_of(self.database, target)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within
@@ -430,6 +476,10 @@ class Runtime:
     async def record_event(self, event: EventRecord) -> None:
         """Store an event of the runtime itself."""
         position = await self.database.writer.commit(lambda conn: write_events(conn, None, None, [event]))
+        self.told(position, event)
+
+    def told(self, position: int, event: EventRecord) -> None:
+        """An event of the runtime itself is durable."""
         self._emit(None, None, position, event)
         self.hub.notify()
 
@@ -543,6 +593,7 @@ class Options:
     idle_s: float = IDLE_S
     waiting_max: int = WAITING_MAX
     abandoned_max: int = ABANDONED_MAX
+    retention: Retention = attrs.field(factory=Retention)
     clock_ms: Callable[[], int] = wall_clock_ms
     hurry: trio.Event = attrs.field(factory=trio.Event)
     interrupted: set[str] = attrs.field(factory=set)
@@ -556,6 +607,8 @@ class Options:
             raise ValueError(
                 f"executions_max must be a whole number of at least 0, not {self.executions_max!r}"
             )
+        if not isinstance(self.retention, Retention):
+            raise ValueError(f"retention must be a Retention, not {self.retention!r}")
         for name in ("stop_grace_s", "drain_s"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
@@ -573,6 +626,7 @@ async def open_runtime(
     waiting_max: int = WAITING_MAX,
     abandoned_max: int = ABANDONED_MAX,
     durability: Durability = "full",
+    retention: Retention | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open the database at ``path`` (created, private to its user, if there is none) and run its companies.
 
@@ -581,7 +635,7 @@ async def open_runtime(
     ``drain_s``: how long leaving the block waits for live attempts. ``waiting_max``: attempts that may wait
     at once without their slot (`Context.waiting`). ``abandoned_max``: when so many attempts were left
     behind and still live, nothing new starts. ``durability="normal"`` may lose the last commits to a power
-    cut, never to a crash.
+    cut, never to a crash. ``retention``: how long things are kept; without it, for ever.
 
     What ran when the last process died is found at once and runs again. Raises `DatabaseInUse`,
     `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving the block normally drains; an exception or
@@ -594,6 +648,7 @@ async def open_runtime(
         drain_s,
         waiting_max=waiting_max,
         abandoned_max=abandoned_max,
+        retention=Retention() if retention is None else retention,
     )
     async with run_database(path, options, durability=durability) as runtime:
         yield runtime
@@ -629,6 +684,7 @@ async def run_database(
                 try:
                     await _begin(runtime)
                     nursery.start_soon(runtime.sweeper.run)
+                    nursery.start_soon(runtime.housekeeper.run)
                     yield runtime
                     await runtime.aclose()
                 except BaseException:  # the block's, or a Ctrl-C in the drain

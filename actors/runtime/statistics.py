@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import attrs
 
+from actors.retention import PruneReport
+from storage.wal import wal_bytes
 from storage.writer import WriterStatistics
 
 from .sweep import SweepReport
@@ -21,8 +22,9 @@ class Statistics:
 
     ``queued``, ``active``: tasks; ``executing``, ``waiting``, ``abandoned``: attempts; ``parked``: names of
     companies; ``mailbox_user``, ``mailbox_system``: messages that wait, over all companies; ``wal_bytes``:
-    size of the write-ahead log; ``writer``: batches, units and seconds of the group commit; ``loop_lag_s``:
-    how late the event loop was lately.
+    size of the write-ahead log, which grows while somebody, in whatever process, reads an old snapshot;
+    ``writer``: batches, units and seconds of the group commit; ``loop_lag_s``: how late the event loop was
+    lately.
     """
 
     companies: int
@@ -36,6 +38,7 @@ class Statistics:
     mailbox_user: int
     mailbox_system: int
     last_sweep: SweepReport | None
+    last_prune: PruneReport | None
     wal_bytes: int
     writer: WriterStatistics
     store_available: bool
@@ -58,15 +61,9 @@ def statistics_of(runtime: Runtime) -> Statistics:
         mailbox_user=sum(user for user, _ in depths),
         mailbox_system=sum(system for _, system in depths),
         last_sweep=runtime.last_sweep,
-        wal_bytes=_size(f"{runtime.path}-wal"),
+        last_prune=runtime.last_prune,
+        wal_bytes=wal_bytes(runtime.path),
         writer=runtime.database.writer.statistics,
         store_available=runtime.database.writer.available,
         loop_lag_s=runtime.watchdog.lag_s,
     )
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0

@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
-from actors.errors import CompanyParked, OutcomeUnknown, RuntimeClosed
+from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
@@ -128,6 +128,10 @@ class Supervisor:
         with suppress(RuntimeClosed):
             self.cell(company).mailbox.wake()
 
+    def forget_due(self, company: str) -> None:
+        """The company is no more."""
+        self._due.forget(company)
+
     # --- due times of absent companies ----------------------------------------------------------------------
 
     def note_due(self, company: str, due_ms: int | None) -> None:
@@ -169,6 +173,9 @@ class Supervisor:
                 except (StaleEpoch, StoreClosed, OutcomeUnknown) as error:
                     self._end(cell, error)
                     return
+                except (CompanyDeleted, CompanyUnknown) as error:
+                    cell.mailbox.close(error)  # what comes from now on is for another company of this name
+                    return
                 except StoreUnavailable:
                     await trio.sleep(1.0)  # not a crash: the store is away, and reading will work again
                     continue
@@ -180,7 +187,7 @@ class Supervisor:
             cell.actor = None
             if self._cells.get(cell.name) is cell:
                 del self._cells[cell.name]
-            if not cell.mailbox.unused or self.closed:
+            if cell.mailbox.closed is None and (not cell.mailbox.unused or self.closed):
                 cell.mailbox.close(RuntimeClosed())
 
     def _end(self, cell: Cell, error: BaseException) -> None:
@@ -227,7 +234,7 @@ class Supervisor:
         if rest_s > PARKED_ABOVE_S:
             cell.parked = cause
             cell.parked_until_s = trio.current_time() + rest_s
-            cell.mailbox.fail_all(self._parked_error(cell), asked_only=True)
+            cell.mailbox.fail_all(self.parked_error(cell), asked_only=True)
         try:
             if tell and cell.parked is not None:
                 data = {"cause": cause, "wait_s": rest_s}
@@ -286,8 +293,8 @@ class Supervisor:
             cell.unpark.set()
             envelope.answer(Unparked(was_parked=True))
             return True
-        raise self._parked_error(cell)
+        raise self.parked_error(cell)
 
-    def _parked_error(self, cell: Cell) -> CompanyParked:
+    def parked_error(self, cell: Cell) -> CompanyParked:
         wait_s = max(0.0, cell.parked_until_s - trio.current_time())
         return CompanyParked(cell.name, cell.parked or "", wait_s)

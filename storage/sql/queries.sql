@@ -3,15 +3,19 @@
 
 -- name: claim_company
 -- A company's actor begins: a new epoch fences whatever an earlier actor of it may still have under way.
+UPDATE companies SET epoch = epoch + 1 WHERE name = :name
+RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq;
+
+-- name: insert_company
+-- Not one statement with the above: an upsert would use up an id each time.
 INSERT INTO companies (name, epoch) VALUES (:name, 1)
-ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1
 RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq;
 
 -- name: find_company
 SELECT company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq FROM companies WHERE name = :name;
 
 -- name: list_companies
-SELECT name FROM companies ORDER BY name;
+SELECT name FROM companies WHERE name IS NOT NULL ORDER BY name;
 
 -- name: fence
 -- First statement of every unit: nothing but the newest epoch may write. It also hands out the event numbers.
@@ -261,7 +265,10 @@ WHERE attempt.company_id = :company_id AND attempt.seq = :seq
 ORDER BY attempt.run, attempt.started_ms, attempt.pos, attempt.number;
 
 -- name: events_all
-SELECT event.position, company.name, event.seq, event.at_ms, event.kind, event.task, event.run, event.node, event.attempt,
+-- A company that is being deleted has no name any more; its deletion knows what it was.
+SELECT event.position,
+    coalesce(company.name, (SELECT name FROM deletions WHERE deletions.company_id = event.company_id)),
+    event.seq, event.at_ms, event.kind, event.task, event.run, event.node, event.attempt,
     event.before, event.after, event.reason, event.data
 FROM events AS event LEFT JOIN companies AS company ON company.company_id = event.company_id
 WHERE event.position > :after ORDER BY event.position LIMIT :limit;
@@ -310,6 +317,7 @@ WITH RECURSIVE living (company_id) AS (
             WHERE settled_ms IS NULL AND company_id > living.company_id)
     FROM living WHERE living.company_id IS NOT NULL)
 SELECT company.name FROM living CROSS JOIN companies AS company ON company.company_id = living.company_id
+WHERE company.name IS NOT NULL
 ORDER BY company.checked_ms, company.company_id LIMIT :limit;
 
 -- name: mark_checked
@@ -317,3 +325,160 @@ UPDATE companies SET checked_ms = :now_ms WHERE name IN (SELECT value FROM json_
 
 -- name: earliest_due
 SELECT name, due_ms FROM companies INDEXED BY companies_due WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT :limit;
+
+-- name: floor
+-- Row 0 is the floor of the whole log.
+SELECT position, seq FROM floors WHERE company_id = :company_id;
+
+-- name: raise_floor
+INSERT INTO floors (company_id, position, seq) VALUES (:company_id, :position, :seq)
+ON CONFLICT (company_id) DO UPDATE SET position = excluded.position, seq = excluded.seq;
+
+-- name: oldest_events
+SELECT position, at_ms, kind, company_id, seq FROM events WHERE position > :after ORDER BY position LIMIT :limit;
+
+-- name: prune_events
+DELETE FROM events WHERE position > :after AND position <= :last;
+
+-- name: prune_hosts
+-- The newest is the one that runs, or ran last.
+DELETE FROM hosts WHERE host_id IN (SELECT host_id FROM hosts ORDER BY host_id LIMIT :limit)
+  AND started_ms < :before_ms AND host_id < (SELECT max(host_id) FROM hosts);
+
+-- name: companies_after
+SELECT company_id, name, epoch, task_seq FROM companies
+WHERE company_id > :after AND name IS NOT NULL ORDER BY company_id LIMIT :limit;
+
+-- name: epoch_of
+-- Of a company that is not being deleted.
+SELECT epoch FROM companies WHERE company_id = :company_id AND name IS NOT NULL;
+
+-- name: task_from
+-- Tasks are numbered in the order of their creation, so a time can be found by halving.
+SELECT seq, created_ms FROM tasks WHERE company_id = :company_id AND seq >= :seq ORDER BY seq LIMIT 1;
+
+-- name: old_tasks
+-- The next tasks, and whether each is old enough to go: archived, or completed and not set aside; with nothing of it
+-- unsettled or open, and its key not to be remembered any more. A time that is not given lets nothing go.
+SELECT task.seq, task.id,
+    (task.key IS NULL OR task.created_ms < :keys_ms)
+    AND CASE WHEN task.archived_ms IS NOT NULL THEN task.archived_ms < :archived_ms
+        ELSE (SELECT run.status = 'completed' AND run.settled_ms < :tasks_ms FROM runs AS run
+              WHERE run.company_id = task.company_id AND run.seq = task.seq ORDER BY run.number DESC LIMIT 1)
+            AND NOT EXISTS (SELECT 1 FROM quarantine
+                            WHERE quarantine.company_id = task.company_id AND quarantine.seq = task.seq) END
+    AND NOT EXISTS (SELECT 1 FROM runs
+                    WHERE runs.company_id = task.company_id AND runs.seq = task.seq AND runs.settled_ms IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM attempts
+                    WHERE attempts.company_id = task.company_id AND attempts.seq = task.seq AND attempts.ended_ms IS NULL)
+FROM tasks AS task
+WHERE task.company_id = :company_id AND task.seq > :after AND task.seq < :before ORDER BY task.seq LIMIT :limit;
+
+-- name: dependents_of
+SELECT seq FROM edges WHERE company_id = :company_id AND upstream = :task LIMIT :limit;
+
+-- name: upstream_seqs
+SELECT up.seq FROM edges AS edge
+CROSS JOIN tasks AS up ON up.company_id = edge.company_id AND up.id = edge.upstream
+WHERE edge.company_id = :company_id AND edge.seq = :seq;
+
+-- name: old_attempts
+-- The next attempts, and whether each is old enough to go: its run is settled.
+SELECT attempt.seq, attempt.run, attempt.pos, attempt.number,
+    attempt.ended_ms < :before_ms AND run.settled_ms IS NOT NULL
+FROM attempts AS attempt
+JOIN runs AS run ON run.company_id = attempt.company_id AND run.seq = attempt.seq AND run.number = attempt.run
+WHERE attempt.company_id = :company_id
+  AND (attempt.seq, attempt.run, attempt.pos, attempt.number) > (:seq, :run, :pos, :number) AND attempt.seq < :before
+ORDER BY attempt.seq, attempt.run, attempt.pos, attempt.number LIMIT :limit;
+
+-- name: prune_attempts
+-- Those named, if they may still go.
+DELETE FROM attempts WHERE company_id = :company_id AND (seq, run, pos, number) IN (
+    SELECT attempt.seq, attempt.run, attempt.pos, attempt.number FROM json_each(:keys) AS wanted
+    CROSS JOIN attempts AS attempt ON attempt.company_id = :company_id AND attempt.seq = wanted.value ->> 0
+        AND attempt.run = wanted.value ->> 1 AND attempt.pos = wanted.value ->> 2 AND attempt.number = wanted.value ->> 3
+    JOIN runs AS run ON run.company_id = attempt.company_id AND run.seq = attempt.seq AND run.number = attempt.run
+    WHERE attempt.ended_ms < :before_ms AND run.settled_ms IS NOT NULL);
+
+-- name: task_attempts
+DELETE FROM attempts WHERE company_id = :company_id AND seq = :seq;
+
+-- name: task_nodes
+DELETE FROM nodes WHERE company_id = :company_id AND seq = :seq;
+
+-- name: task_runs
+DELETE FROM runs WHERE company_id = :company_id AND seq = :seq;
+
+-- name: task_row
+DELETE FROM tasks WHERE company_id = :company_id AND seq = :seq;
+
+-- name: active_tasks
+SELECT task.id FROM runs AS run INDEXED BY runs_slot
+CROSS JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
+WHERE run.company_id = :company_id AND run.slot > 0 ORDER BY run.slot LIMIT :limit;
+
+-- name: mark_deleted
+-- The name is free from here on, and no actor of the company can write any more.
+UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL
+WHERE company_id = :company_id AND epoch = :epoch AND name IS NOT NULL;
+
+-- name: insert_deletion
+INSERT INTO deletions (company_id, name, asked_ms) VALUES (:company_id, :name, :asked_ms);
+
+-- name: list_deletions
+SELECT company_id FROM deletions ORDER BY company_id LIMIT :limit;
+
+-- name: deletion
+SELECT name, tasks, attempts, events FROM deletions WHERE company_id = :company_id;
+
+-- name: count_deleted
+UPDATE deletions SET tasks = tasks + :tasks, attempts = attempts + :attempts, events = events + :events
+WHERE company_id = :company_id;
+
+-- name: company_attempts
+-- These let go of some rows of a company, by its keys; what refers to a row goes before it.
+DELETE FROM attempts WHERE company_id = :company_id AND (seq, run, pos, number) IN (
+    SELECT seq, run, pos, number FROM attempts WHERE company_id = :company_id
+    ORDER BY seq, run, pos, number LIMIT :limit);
+
+-- name: company_nodes
+DELETE FROM nodes WHERE company_id = :company_id AND (seq, run, pos) IN (
+    SELECT seq, run, pos FROM nodes WHERE company_id = :company_id ORDER BY seq, run, pos LIMIT :limit);
+
+-- name: company_edges
+DELETE FROM edges WHERE company_id = :company_id AND (seq, upstream) IN (
+    SELECT seq, upstream FROM edges WHERE company_id = :company_id ORDER BY seq, upstream LIMIT :limit);
+
+-- name: company_quarantine
+DELETE FROM quarantine WHERE company_id = :company_id AND seq IN (
+    SELECT seq FROM quarantine WHERE company_id = :company_id ORDER BY seq LIMIT :limit);
+
+-- name: company_runs
+DELETE FROM runs WHERE company_id = :company_id AND (seq, number) IN (
+    SELECT seq, number FROM runs WHERE company_id = :company_id ORDER BY seq, number LIMIT :limit);
+
+-- name: company_tasks
+DELETE FROM tasks WHERE company_id = :company_id AND seq IN (
+    SELECT seq FROM tasks WHERE company_id = :company_id ORDER BY seq LIMIT :limit);
+
+-- name: company_graphs
+DELETE FROM graphs WHERE company_id = :company_id AND name IN (
+    SELECT name FROM graphs WHERE company_id = :company_id ORDER BY name LIMIT :limit);
+
+-- name: company_events
+DELETE FROM events WHERE position IN (
+    SELECT position FROM events WHERE company_id = :company_id ORDER BY seq LIMIT :limit);
+
+-- name: company_floor
+DELETE FROM floors WHERE company_id = :company_id;
+
+-- name: company_deletion
+DELETE FROM deletions WHERE company_id = :company_id;
+
+-- name: company_row
+DELETE FROM companies WHERE company_id = :company_id;
+
+-- name: forget_processes
+-- In a copy of the database: whose commands these are does not change, but whoever opens the copy must not end them.
+UPDATE attempts SET pid = NULL, pid_started = NULL WHERE pid IS NOT NULL AND ended_ms IS NULL;

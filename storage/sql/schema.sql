@@ -12,8 +12,8 @@ CREATE TABLE hosts (
 ) STRICT;
 
 CREATE TABLE companies (
-    company_id  INTEGER PRIMARY KEY,
-    name        TEXT    NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 128),
+    company_id  INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused: under a name that is used again lives another one
+    name        TEXT    UNIQUE CHECK (length(name) BETWEEN 1 AND 128),   -- NULL: it is being deleted
     epoch       INTEGER NOT NULL DEFAULT 0,
     runs_max    INTEGER NOT NULL DEFAULT 1 CHECK (runs_max >= 0),
     weight      INTEGER NOT NULL DEFAULT 1 CHECK (weight >= 1),
@@ -70,6 +70,9 @@ CREATE TABLE edges (
     PRIMARY KEY (company_id, seq, upstream),
     FOREIGN KEY (company_id, seq) REFERENCES tasks
 ) STRICT, WITHOUT ROWID;
+
+-- Who depends on a task: as long as anybody does, it stays. Written with the edges only, which few tasks have.
+CREATE INDEX edges_upstream ON edges (company_id, upstream);
 
 CREATE TABLE runs (
     company_id    INTEGER NOT NULL,
@@ -186,3 +189,21 @@ CREATE TABLE events (
 
 CREATE UNIQUE INDEX events_company ON events (company_id, seq) WHERE company_id IS NOT NULL;
 CREATE INDEX events_task ON events (company_id, task_seq) WHERE task_seq IS NOT NULL;
+
+CREATE TABLE floors (
+    -- how far the log was let go: what stood at or before the position is gone. Row 0 speaks of the whole log; a
+    -- company's row of the last line of its own that is gone, so that a cursor of a quiet company is not too old
+    company_id  INTEGER PRIMARY KEY CHECK (company_id >= 0),
+    position    INTEGER NOT NULL,
+    seq         INTEGER NOT NULL             -- the company's number of that line; 0 in row 0
+) STRICT;
+
+CREATE TABLE deletions (
+    -- companies that are being deleted, with what went so far: whoever finds a row here goes on
+    company_id  INTEGER PRIMARY KEY REFERENCES companies,
+    name        TEXT    NOT NULL,
+    asked_ms    INTEGER NOT NULL,
+    tasks       INTEGER NOT NULL DEFAULT 0,
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    events      INTEGER NOT NULL DEFAULT 0
+) STRICT;

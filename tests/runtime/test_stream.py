@@ -364,7 +364,7 @@ async def test_what_was_refused_is_never_seen(db_path: Path, autojump_clock: Moc
     assert "poison" not in {event.data.get("title") for event in events}
 
 
-@pytest.mark.parametrize("after", [-1, 1.5, "3", True, None])
+@pytest.mark.parametrize("after", [-1, 1.5, "3", True])
 async def test_a_position_that_is_none_is_refused(
     db_path: Path, autojump_clock: MockClock, after: Any
 ) -> None:

@@ -1,0 +1,216 @@
+"""Keeping the database small while it runs: the part of the sweep that lets go instead of healing.
+
+A child of its own, in the sweep's rhythm, so that letting go never delays healing. It finishes deletions that
+were begun, cuts a write-ahead log that has grown, and prunes by age. The log is looked at every time, which
+costs one small reading; companies are walked only so often that nothing lies there much longer than it should:
+a fiftieth of the shortest age. Without a `Retention` the one reading is that of unfinished deletions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from actors.core.state import CompanyState
+from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
+from actors.retention import DeletedCompany, PruneReport, Retention
+from storage.errors import StaleEpoch
+from storage.loading import find_company
+from storage.opening import WAL_BYTES_KEPT
+from storage.records import CompanyRecord, EventRecord
+from storage.retention import OldCompany
+from storage.units import Committed
+from storage.wal import shrink_wal
+from storage.writer import Unit
+
+from .deletion import MarkDeleted, finish_deletion, marked_companies
+from .describe import describe
+from .mailbox import Errand
+from .pruning import Pruner, Told
+from .sweep import ANSWER_S, EVERY_S
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+    from .supervisor import Cell
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("turnkeeper")
+
+WALKS_PER_AGE = 50
+WALK_AT_LEAST_EVERY_S = 6 * 3600.0
+
+
+class Housekeeper:
+    """Also the `Place` where a runtime is pruned."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.database = runtime.database
+        self.last: PruneReport | None = None
+        self._pruner = Pruner(self)
+        self._pruning = trio.Lock()
+        self._walk_at_s = -math.inf
+        self._waited_for: set[int] = set()
+        """Companies whose deletion is seen to by whoever asked for it."""
+        self._wake = trio.Event()
+        self._wal_told = False
+
+    @trio.lowlevel.enable_ki_protection
+    async def run(self) -> None:
+        """Tidy for ever."""
+        while True:
+            self._wake = trio.Event()
+            try:
+                await self.tidy()
+            except Exception as error:  # the store is away, or a mistake of ours: the next pass tries again
+                _log.warning("housekeeping.failed", cause=describe(error), exc_info=error)
+            with trio.move_on_after(EVERY_S):
+                await self._wake.wait()
+
+    async def tidy(self) -> None:
+        """One pass."""
+        for company_id in await marked_companies(self.database):
+            if company_id not in self._waited_for:
+                await finish_deletion(self, company_id)
+        await self._look_at_wal()
+        retention = self._runtime.options.retention
+        if not retention.keeps_all:
+            await self._prune(retention, companies=trio.current_time() >= self._walk_at_s)
+
+    # --- pruning --------------------------------------------------------------------------------------------
+
+    async def prune(self, retention: Retention | None) -> PruneReport:
+        """One whole pass now, after one that is under way."""
+        return await self._prune(self._runtime.options.retention if retention is None else retention)
+
+    async def _prune(self, retention: Retention, *, companies: bool = True) -> PruneReport:
+        async with self._pruning:
+            began_s = trio.current_time()
+            report = self.last = await self._pruner.prune(retention, companies=companies)
+            if companies and retention is self._runtime.options.retention:
+                self._walk_at_s = began_s + _between_walks_s(retention)
+        return report
+
+    def now_ms(self) -> int:
+        return self._runtime.now_ms()
+
+    def alive(self, company: str) -> frozenset[int]:
+        registry = self._runtime.registry
+        left = (attempt for attempt in registry.abandoned if attempt.ref.company == company)
+        return frozenset(attempt.ref.key.seq for attempt in (*registry.of_company(company), *left))
+
+    def told(self, position: int, event: EventRecord) -> None:
+        self._runtime.told(position, event)
+
+    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
+        self._runtime.published(company, events, committed)
+
+    async def between_turns(
+        self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
+    ) -> T | None:
+        """Where an actor lives it does it, else nobody can come before the unit: it is handed in at once. One that
+        is parked is passed by.
+        """
+        cell = self._runtime.supervisor.find(company.name)
+        if cell is None:
+            unit = prepare(company.epoch, ())
+            try:
+                return None if unit is None else await self.database.writer.commit(unit)
+            except StaleEpoch:  # an actor has come, and maybe gone, since the company was looked at
+                return None
+        if cell.parked is not None:
+            return None
+        errand = Errand(lambda state: prepare(state.company.epoch, state.entries))
+        cell.mailbox.put_errand(errand)
+        with trio.fail_after(ANSWER_S):
+            value: T | None = await errand.reply.wait()
+        return value
+
+    # --- the write-ahead log --------------------------------------------------------------------------------
+
+    async def _look_at_wal(self) -> None:
+        wal = await shrink_wal(self.database)
+        if wal.bytes > WAL_BYTES_KEPT and not self._wal_told:
+            self._wal_told = True
+            data = {"bytes": wal.bytes, "limit_bytes": WAL_BYTES_KEPT}
+            await self._runtime.record_event(EventRecord("wal.grown", self.now_ms(), data=data))
+        elif wal.bytes <= WAL_BYTES_KEPT and self._wal_told:
+            self._wal_told = False
+            event = EventRecord("wal.shrunk", self.now_ms(), data={"bytes": wal.bytes})
+            await self._runtime.record_event(event)
+
+    # --- deleting a company ---------------------------------------------------------------------------------
+
+    async def delete_company(self, name: str) -> DeletedCompany:
+        """Mark the company and see to its end. See `Runtime.delete_company`."""
+        order = _Order(name)
+        try:
+            committed, events = await self._mark(order)
+            self._runtime.supervisor.forget_due(name)
+            self.published(name, events, committed)
+            deleted = await finish_deletion(self, order.company_id)
+            assert deleted is not None, "nobody else sees to it"
+            return deleted
+        finally:
+            order.given_up = True
+            self._waited_for.discard(order.company_id)
+            self._wake.set()  # whatever is left is seen to by the next pass
+
+    async def _mark(self, order: _Order) -> Told:
+        while True:
+            self._runtime.check()
+            if self._runtime.closing:
+                raise RuntimeClosed
+            with suppress(StaleEpoch):  # an actor has come, or was replaced, since it was looked at
+                cell = self._runtime.supervisor.find(order.name)
+                if cell is not None:
+                    return await self._mark_with_actor(order, cell)
+                company = await self.database.read(lambda conn: find_company(conn, order.name))
+                if company is None:
+                    raise CompanyUnknown(order.name)
+                if self._runtime.supervisor.find(order.name) is None:
+                    return await self.database.writer.commit(self._mark_of(company, order))
+
+    async def _mark_with_actor(self, order: _Order, cell: Cell) -> Told:
+        if cell.parked is not None:
+            raise self._runtime.supervisor.parked_error(cell)
+
+        def prepare(state: CompanyState) -> Unit[Told] | None:
+            return None if order.given_up else self._mark_of(state.company, order)
+
+        errand = Errand(prepare, last=True)
+        try:
+            cell.mailbox.put_errand(errand)
+            told: Told = await errand.reply.wait()
+        except CompanyDeleted:  # somebody else was first
+            raise CompanyUnknown(order.name) from None
+        return told
+
+    def _mark_of(self, company: CompanyRecord, order: _Order) -> MarkDeleted:
+        order.company_id = company.company_id
+        self._waited_for.add(company.company_id)
+        registry = self._runtime.registry
+        left = [attempt for attempt in registry.abandoned if attempt.ref.company == company.name]
+        alive = [attempt.label for attempt in (*registry.of_company(company.name), *left)]
+        return MarkDeleted(company.company_id, company.name, company.epoch, alive, self.now_ms())
+
+
+@attrs.define
+class _Order:
+    """Somebody wants a company deleted, and waits for it as long as he has not given up."""
+
+    name: str
+    company_id: int = 0
+    given_up: bool = False
+
+
+def _between_walks_s(retention: Retention) -> float:
+    ages_s = [age_s for age_s in retention.walked if age_s is not None]
+    return min(max(EVERY_S, min(ages_s, default=math.inf) / WALKS_PER_AGE), WALK_AT_LEAST_EVERY_S)
