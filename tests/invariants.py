@@ -5,6 +5,9 @@ was killed, of one that is closed. Each rule is a sentence and a statement that 
 rules that need more than one look are functions. The log is read as well: told from its beginning it has to
 end at the very facts that stand in the tables, or something was changed and not said.
 
+What was let go by age is missing, and only that: lines below the floor of the log, attempts of a company that
+told of it, tasks that a ``tasks.pruned`` names.
+
 Rows that a test plants may break rules of their own; such a test is marked ``planted``.
 """
 
@@ -32,6 +35,10 @@ from storage.values import changed
 
 SHOWN = 5
 """Offenders named in one complaint."""
+
+ATTEMPTS_WENT = """
+    SELECT company_id FROM events WHERE kind = 'attempts.pruned' UNION SELECT company_id FROM floors"""
+"""Companies of which attempts may be missing: their log says so, or did."""
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -69,13 +76,15 @@ RULES: Mapping[str, str] = MappingProxyType(
                   AND node.run = run.number AND node.status = 'failed')
               AND NOT EXISTS (
                 SELECT 1 FROM events WHERE events.company_id = run.company_id AND events.task_seq = run.seq
-                  AND events.kind = 'task.quarantined')""",
+                  AND events.kind = 'task.quarantined')
+              AND NOT EXISTS (SELECT 1 FROM floors WHERE floors.company_id = run.company_id)""",
         "no node waits in a run that was stopped": """
             SELECT run.company_id, run.seq, run.number, node.pos FROM runs AS run
             JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
             WHERE run.status = 'stopped' AND node.status = 'pending' AND NOT EXISTS (
                 SELECT 1 FROM events WHERE events.company_id = run.company_id AND events.task_seq = run.seq
-                  AND events.kind = 'task.quarantined')""",
+                  AND events.kind = 'task.quarantined')
+              AND NOT EXISTS (SELECT 1 FROM floors WHERE floors.company_id = run.company_id)""",
         "a node runs only in an active run": """
             SELECT run.company_id, run.seq, run.number, node.pos, run.status FROM runs AS run
             JOIN nodes AS node ON node.company_id = run.company_id AND node.seq = run.seq AND node.run = run.number
@@ -93,34 +102,37 @@ RULES: Mapping[str, str] = MappingProxyType(
             LEFT JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq
               AND node.run = attempt.run AND node.pos = attempt.pos
             WHERE attempt.ended_ms IS NULL AND (node.status IS NOT 'running' OR node.attempts <> attempt.number)""",
-        "attempts of a node are numbered from one without a gap": """
+        "attempts of a node are numbered from one without a gap": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.attempts, count(attempt.number)
             FROM nodes AS node
             LEFT JOIN attempts AS attempt ON attempt.company_id = node.company_id AND attempt.seq = node.seq
               AND attempt.run = node.run AND attempt.pos = node.pos
             GROUP BY node.company_id, node.seq, node.run, node.pos
-            HAVING node.attempts <> count(attempt.number) OR node.attempts <> coalesce(max(attempt.number), 0)""",
+            HAVING (node.attempts <> count(attempt.number) AND node.company_id NOT IN ({ATTEMPTS_WENT}))
+              OR coalesce(max(attempt.number) - min(attempt.number) + 1, 0) <> count(attempt.number)
+              OR (node.attempts <> max(attempt.number) AND count(attempt.number) > 0)""",
         "a node has a result exactly if it succeeded": """
             SELECT company_id, seq, run, pos, status FROM nodes
             WHERE (result IS NOT NULL) <> (status = 'succeeded')""",
         "of one generation one result is accepted": """
             SELECT company_id, seq, run, pos, generation, count(*) FROM attempts WHERE end = 'succeeded'
             GROUP BY company_id, seq, run, pos, generation HAVING count(*) > 1""",
-        "a node has succeeded exactly if an attempt of its generation has": """
+        "a node has succeeded exactly if an attempt of its generation has": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.status FROM nodes AS node
             WHERE (node.status = 'succeeded') <> EXISTS (
                 SELECT 1 FROM attempts AS attempt WHERE attempt.company_id = node.company_id
                   AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
-                  AND attempt.generation = node.generation AND attempt.end = 'succeeded')""",
-        "no more tries are counted than attempts failed": """
+                  AND attempt.generation = node.generation AND attempt.end = 'succeeded')
+              AND (node.status <> 'succeeded' OR node.company_id NOT IN ({ATTEMPTS_WENT}))""",
+        "no more tries are counted than attempts failed": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.tries FROM nodes AS node
-            WHERE node.tries > (
+            WHERE node.company_id NOT IN ({ATTEMPTS_WENT}) AND node.tries > (
                 SELECT count(*) FROM attempts AS attempt WHERE attempt.company_id = node.company_id
                   AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
                   AND attempt.end IN ('failed', 'timed_out', 'stalled'))""",
-        "no more deaths are counted than attempts were lost": """
+        "no more deaths are counted than attempts were lost": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.unclean FROM nodes AS node
-            WHERE node.unclean > (
+            WHERE node.company_id NOT IN ({ATTEMPTS_WENT}) AND node.unclean > (
                 SELECT count(*) FROM attempts AS attempt WHERE attempt.company_id = node.company_id
                   AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
                   AND attempt.end = 'lost')""",
@@ -142,12 +154,33 @@ RULES: Mapping[str, str] = MappingProxyType(
                                       WHERE tasks.company_id = company.company_id)
                OR company.front_seq < (SELECT coalesce(max(front), 0) FROM runs
                                        WHERE runs.company_id = company.company_id)""",
-        "events of a company are numbered from one without a gap": """
-            SELECT company.name, company.event_seq, count(event.seq) FROM companies AS company
+        "events of a company are numbered from one, or from its floor, without a gap": """
+            SELECT company.name, company.event_seq, coalesce(floor.seq, 0) AS gone, count(event.seq)
+            FROM companies AS company
+            LEFT JOIN floors AS floor ON floor.company_id = company.company_id
             LEFT JOIN events AS event ON event.company_id = company.company_id
+            WHERE company.name IS NOT NULL
             GROUP BY company.company_id
-            HAVING company.event_seq <> count(event.seq) OR count(event.seq) <> coalesce(max(event.seq), 0)
-                OR coalesce(min(event.seq), 1) <> 1""",
+            HAVING company.event_seq <> gone + count(event.seq)
+                OR company.event_seq <> coalesce(max(event.seq), gone)
+                OR coalesce(min(event.seq), gone + 1) <> gone + 1""",
+        "nothing is left below the floor": """
+            SELECT event.position, event.company_id, event.seq FROM events AS event
+            WHERE event.position <= (SELECT position FROM floors WHERE company_id = 0)
+               OR event.position <= (SELECT position FROM floors WHERE floors.company_id = event.company_id)""",
+        "the floor of a company is one of the lines that went": """
+            SELECT floor.company_id, floor.position FROM floors AS floor WHERE floor.company_id > 0
+              AND (floor.seq < 1
+                OR floor.position > coalesce((SELECT position FROM floors WHERE company_id = 0), 0))""",
+        "a company has a name, or is being deleted": """
+            SELECT company.company_id FROM companies AS company
+            LEFT JOIN deletions USING (company_id)
+            WHERE (company.name IS NULL) <> (deletions.company_id IS NOT NULL)""",
+        "every row is a company's that exists": """
+            SELECT 'event', company_id, position FROM events
+            WHERE company_id IS NOT NULL AND company_id NOT IN (SELECT company_id FROM companies)
+            UNION ALL SELECT 'floor', company_id, position FROM floors
+            WHERE company_id > 0 AND company_id NOT IN (SELECT company_id FROM companies)""",
         "positions rise with the numbers": """
             SELECT event.company_id, event.seq, event.position FROM events AS event
             JOIN events AS later ON later.company_id = event.company_id AND later.seq = event.seq + 1
@@ -242,6 +275,21 @@ class _Log:
             " ORDER BY position"
         ).fetchall()
         self.lines = [_Line(*row) for row in rows]
+        self.cut = {row[0] for row in raw.execute("SELECT company_id FROM floors").fetchall()}
+        """Companies whose first lines are gone."""
+        self.attempts_went = {line.company for line in self.of("attempts.pruned")} | self.cut
+        self.pruned = self._pruned()
+
+    def _pruned(self) -> set[tuple[int | None, int | None]]:
+        """Tasks that went by age, as the log tells: an id means the task that had it last."""
+        seqs: dict[tuple[int | None, str | None], int | None] = {}
+        gone = set()
+        for line in self.lines:
+            if line.kind == "tasks.pruned":
+                gone.update((line.company, seqs.get((line.company, task))) for task in line.data["ids"])
+            elif line.task_seq is not None:
+                seqs[(line.company, line.task)] = line.task_seq
+        return gone
 
     def of(self, *kinds: str) -> Iterator[_Line]:
         return (line for line in self.lines if line.kind in kinds)
@@ -269,6 +317,8 @@ def _runs_by_log(log: _Log) -> tuple[dict[Any, str | None], list[Any]]:
             continue
         key = (line.company, line.task_seq, line.run)
         born = line.kind in ("task.submitted", "run.created")
+        if key not in stands and not born and line.company in log.cut:
+            stands[key] = line.before
         if born == (key in stands) or (not born and stands[key] != line.before):
             torn.append((*key, line.kind, line.before, stands.get(key)))
         stands[key] = line.after
@@ -284,7 +334,8 @@ def _untold_runs(log: _Log) -> Iterator[Any]:
     facts = {(company, seq, number): status for company, seq, number, status in rows}
     told, _ = _runs_by_log(log)
     for key in sorted(facts.keys() | told.keys(), key=str):
-        if facts.get(key) != told.get(key):
+        excused = key[:2] in log.pruned if key not in facts else key not in told and key[0] in log.cut
+        if facts.get(key) != told.get(key) and not excused:
             yield (*key, f"is {facts.get(key)}, told as {told.get(key)}")
 
 
@@ -308,9 +359,12 @@ def _untold_attempts(log: _Log) -> Iterator[Any]:
         if (company, seq) in aside:
             continue
         said = told.pop((company, seq, run, spec_of(spec).name, number), [])
-        if said != ["started", *([] if end is None else [end])]:
+        expected = ["started", *([] if end is None else [end])]
+        if said != (expected[len(expected) - len(said) :] if company in log.cut else expected):
             yield (company, seq, run, spec_of(spec).name, number, f"ended {end}, told as {said}")
-    yield from ((*key, f"told as {said}, has no row") for key, said in told.items() if key[:2] not in aside)
+    for key, said in told.items():
+        if key[:2] not in aside | log.pruned and key[0] not in log.attempts_went:
+            yield (*key, f"told as {said}, has no row")
 
 
 def _untold_settings(log: _Log) -> Iterator[Any]:
@@ -325,7 +379,7 @@ def _untold_settings(log: _Log) -> Iterator[Any]:
         "SELECT company_id, paused_ms IS NOT NULL, runs_max, weight FROM companies"
     ).fetchall()
     for company, is_paused, *in_force in rows:
-        if bool(is_paused) != paused.get(company, False):
+        if bool(is_paused) != paused.get(company, bool(is_paused) and company in log.cut):
             yield (company, f"paused {bool(is_paused)}, told as {paused.get(company, False)}")
         if company in limits and tuple(in_force) != limits[company]:
             yield (company, f"runs_max and weight are {in_force}, told as {limits[company]}")
@@ -339,7 +393,8 @@ def _untold_tasks(log: _Log) -> Iterator[Any]:
     rows = log.raw.execute("SELECT company_id, seq, id, archived_ms IS NOT NULL FROM tasks").fetchall()
     facts = {(company, seq, task): bool(away) for company, seq, task, away in rows}
     for key in sorted(facts.keys() | archived.keys(), key=str):
-        if facts.get(key) != archived.get(key):
+        excused = key[:2] in log.pruned if key not in facts else key not in archived and key[0] in log.cut
+        if facts.get(key) != archived.get(key) and not excused:
             yield (*key, f"archived {facts.get(key)}, told as {archived.get(key)}")
 
 

@@ -72,7 +72,14 @@ PLANTS: dict[str, Plant] = {
     "what was pinned is a completed run of the upstream": ["UPDATE edges SET pinned_run = 3"],
     "an upstream exists": ["UPDATE edges SET upstream = 'nobody'"],
     "the company's counters are not behind its rows": ["UPDATE companies SET task_seq = 1"],
-    "events of a company are numbered from one without a gap": ["DELETE FROM events WHERE seq = 3"],
+    "events of a company are numbered from one, or from its floor, without a gap": [
+        "DELETE FROM events WHERE seq = 1",
+        "INSERT INTO floors VALUES (0, 100, 0), (1, 1, 2)",
+    ],
+    "nothing is left below the floor": ["INSERT INTO floors VALUES (0, 1, 0)"],
+    "the floor of a company is one of the lines that went": ["INSERT INTO floors VALUES (1, 7, 1)"],
+    "a company has a name, or is being deleted": ["UPDATE companies SET name = NULL"],
+    "every row is a company's that exists": ["UPDATE events SET company_id = 2 WHERE seq = 1"],
     "positions rise with the numbers": [
         "UPDATE events SET seq = 1000 WHERE seq = 2",
         "UPDATE events SET seq = 2 WHERE seq = 3",

@@ -135,7 +135,9 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "sweep.finished": lambda e: (
             f"a sweep set going again what stood still in {_text(e, 'healed')} of {_text(e, 'companies')} companies"
         ),
-        "log.pruned": lambda e: f"{_text(e, 'count')} old lines of the log, up to {_text(e, 'floor')}, are gone",
+        "log.pruned": lambda e: (
+            f"{_text(e, 'count')} old lines of the log, up to {_text(e, 'floor')}, are gone"
+        ),
         "wal.grown": lambda e: (
             f"the write-ahead log has {_text(e, 'bytes')} bytes: somebody has been reading for too long"
         ),
