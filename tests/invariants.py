@@ -283,7 +283,7 @@ class _Log:
     def _pruned(self) -> set[tuple[int | None, int | None]]:
         """Tasks that went by age, as the log tells: an id means the task that had it last."""
         seqs: dict[tuple[int | None, str | None], int | None] = {}
-        gone = set()
+        gone: set[tuple[int | None, int | None]] = set()
         for line in self.lines:
             if line.kind == "tasks.pruned":
                 gone.update((line.company, seqs.get((line.company, task))) for task in line.data["ids"])

@@ -187,8 +187,8 @@ BEGIN
         "what ran when the process died is forgotten",
         "5",
         "actors/runtime/recovery.py",
-        "        await _orphan(company, state.company.company_id, key, around)\n        for key in running\n",
-        "        await _orphan(company, state.company.company_id, key, around)\n        for key in running[:0]\n",
+        "    gone = [key for key in running if ",
+        "    gone = [key for key in running[:0] if ",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(

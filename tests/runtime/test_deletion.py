@@ -31,7 +31,7 @@ from actors import (
     TaskUnknown,
 )
 from actors.runtime.deletion import DeleteSome, NotMarked
-from storage.retention import ROWS_MAX, TABLES
+from storage.retention import ROWS_MAX, TABLES, remove_some
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -255,7 +255,7 @@ async def test_it_goes_in_small_units_between_which_others_get_their_turn(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[int] = []
-    remove = actors.runtime.deletion.remove_some
+    remove = remove_some
 
     def watched(conn: Any, company_id: int) -> dict[str, int]:
         counts = remove(conn, company_id)

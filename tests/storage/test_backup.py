@@ -101,7 +101,7 @@ def test_a_target_that_comes_to_be_meanwhile_is_not_overwritten_either(
         raise PermissionError("planted")
 
     if not links:
-        monkeypatch.setattr(storage.backup.os, "link", no_link)
+        monkeypatch.setattr(os, "link", no_link)
     assert back_up(source, tmp_path / "first.db") > 0
     sync = storage.backup._sync
 

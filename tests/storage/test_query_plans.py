@@ -19,7 +19,9 @@ from storage.statements import SQL
 from tests.bench.peers.raw import fill
 
 WALKS: Mapping[str, str] = {
-    "list_companies": "all names are what is asked for",
+    "forget_processes": "once in the life of a copy of the database",
+    "prune_hosts": "in the order of its rows, up to a limit",
+    "list_deletions": "in the order of its rows, up to a limit; companies that are being deleted are few",
     "last_position": "of a table with one row for each table that numbers its rows",
 }
 SORTS: Mapping[str, str] = {

@@ -72,51 +72,11 @@ def test_a_statement_deletes_from_the_table_it_is_entered_for(name: str) -> None
 
 # --- query plans ------------------------------------------------------------------------------------------------------
 
-SMALL = {
-    "last_position": "SQLite's own table, which has a row for each table of ours that counts",
-    "load_edges": "sorts the edges of what an actor begins with",
-    "load_edges_of": "sorts the edges of the tasks that were asked for",
-    "load_nodes": "sorts the nodes of the runs that were asked for",
-    "sweep_queued": "one look at each company, then a sort of those that have something waiting",
-    "prune_hosts": "the oldest processes, a few at a time, from the beginning of their table",
-    "list_deletions": "a table that is nearly always empty",
-    "attempts_of": "one task's attempts, sorted for display",
-}
-"""Statements that walk through a table or sort, and why they may."""
-
-JSON = re.compile(r"SCAN (wanted|json_each)( VIRTUAL TABLE INDEX \d+:)?$")
-
 
 def plan(raw: sqlite3.Connection, statement: str) -> list[str]:
     names = re.findall(r":(\w+)", statement)
     params = dict.fromkeys(names, 1) if names else tuple([1] * statement.count("?"))
     return [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", params).fetchall()]
-
-
-def walks_or_sorts(steps: list[str]) -> list[str]:
-    own = (
-        "SCAN active",
-        "SCAN page",
-        "SCAN above",
-        "SCAN CONSTANT ROW",
-    )  # what the statement itself has made
-    return [
-        step
-        for step in steps
-        if "TEMP B-TREE" in step
-        or (step.startswith("SCAN") and not JSON.match(step) and not step.startswith(own))
-    ]
-
-
-@pytest.mark.parametrize("name", sorted(SQL.keys() - SMALL.keys() - {"forget_processes"}))
-def test_a_statement_finds_its_rows_by_their_keys(raw: sqlite3.Connection, name: str) -> None:
-    """C60: no statement walks through a table, or sorts, however long the backlog is."""
-    assert walks_or_sorts(plan(raw, SQL[name])) == []
-
-
-@pytest.mark.parametrize("name", sorted(SMALL))
-def test_an_exception_is_one(raw: sqlite3.Connection, name: str) -> None:
-    assert walks_or_sorts(plan(raw, SQL[name]))
 
 
 PRUNING = {
