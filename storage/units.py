@@ -146,7 +146,8 @@ def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
     _write(conn, "insert_task", new)
     _write(conn, "update_task", (_task_row(u.company_id, task) for u in units for task in u.tasks))
     edges = [(unit.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
-    _write(conn, "delete_edges", ((company_id, seq) for company_id, seq, _ in edges))
+    for company_id, seq, _ in edges:
+        conn.execute(SQL["delete_edges"], {"company_id": company_id, "seq": seq})
     _write(conn, "insert_edge", ((company, seq, name) for company, seq, names in edges for name in names))
 
 

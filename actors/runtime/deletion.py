@@ -102,6 +102,7 @@ async def finish_deletion(place: Place, company_id: int) -> DeletedCompany | Non
     Cancellation: stops between two units; whoever comes next goes on.
     """
     while True:
+        await trio.sleep(REST_S)  # before the first as well: readers of the log hear of it while they can
         try:
             done = await place.database.writer.commit(DeleteSome(company_id, place.now_ms()))
         except NotMarked:
@@ -109,7 +110,6 @@ async def finish_deletion(place: Place, company_id: int) -> DeletedCompany | Non
         if done is not None:
             place.told(done.position, done.event)
             return done.company
-        await trio.sleep(REST_S)
 
 
 async def marked_companies(database: Database) -> list[int]:

@@ -61,7 +61,7 @@ UPDATE tasks SET node_payloads = :node_payloads WHERE company_id = :company_id A
 INSERT INTO edges (company_id, seq, upstream) VALUES (?, ?, ?);
 
 -- name: delete_edges
-DELETE FROM edges WHERE company_id = ? AND seq = ?;
+DELETE FROM edges WHERE company_id = :company_id AND seq = :seq;
 
 -- name: pin_upstreams
 -- In the admission commit: the upstream runs whose results are the inputs. Only completed ones can be pinned.

@@ -429,8 +429,8 @@ BEGIN
         "a reader skips an event at each page",
         "10",
         "actors/runtime/log.py",
-        "            self._after = rows[-1][0]\n        return rows\n\n    def _read_company",
-        "            self._after = rows[-1][0] + 1\n        return rows\n\n    def _read_company",
+        "            self._after = rows[-1][0]\n        return rows\n\n    def _read_all",
+        "            self._after = rows[-1][0] + 1\n        return rows\n\n    def _read_all",
         (CURSORS,),
     ),
     Mutant(
