@@ -201,6 +201,7 @@ class Registry:
         if attempt is None:
             return
         attempt.move(Phase.FINALIZING)
+        attempt.report = None  # a result can be large, and the stall watch holds the attempt for a while yet
         if self.free_slot(attempt):
             _log.warning("attempt.leak", attempt=attempt.label, registration="slot")
         mine = self._by_company[ref.company]

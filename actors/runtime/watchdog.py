@@ -2,7 +2,8 @@
 
 Async handlers share one thread with everything else. One that computes, or calls something that blocks,
 stops every company; nothing in the process can end it. So a thread looks whether the loop still turns, and
-after a second says in whose code it stands.
+after a second says in whose code it stands. Several handlers may do so one after the other before the loop
+turns again: each of them is named.
 """
 
 from __future__ import annotations
@@ -52,14 +53,22 @@ class Watchdog:
             thread.join(1.0)
 
     def _watch(self) -> None:
-        said_for = 0.0
+        beaten, said, named, seen, seen_at = 0.0, False, None, None, 0.0
         while not self._stop.wait(self._beat_s):
-            beaten = self._beaten
-            silent_s = time.monotonic() - beaten
-            if silent_s >= self._blocked_s and said_for != beaten:
-                said_for = beaten
-                frame = sys._current_frames().get(self._thread_id)
-                _log.error("loop.blocked", silent_s=round(silent_s, 3), **where(frame))
+            now = time.monotonic()
+            if self._beaten != beaten:
+                beaten, said = self._beaten, False
+            if now - beaten < self._blocked_s:
+                continue
+            found = where(sys._current_frames().get(self._thread_id))
+            who = found.get("attempt")
+            if said:  # once of each; of one that came after it, from when it was first seen
+                if who != seen:
+                    seen, seen_at = who, now
+                if who == named or now - seen_at < self._blocked_s:
+                    continue
+            said, named, seen = True, who, who
+            _log.error("loop.blocked", silent_s=round(now - beaten, 3), **found)
 
 
 def where(frame: FrameType | None) -> dict[str, Any]:

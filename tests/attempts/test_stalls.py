@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import trio
 from trio.testing import MockClock
 
 from actors import AttemptEnd, Context, Node, Stop, Submit, WorkState
+from actors.core.reports import Report
 from actors.testing import run_until_idle
 from tests.conftest import Opened
 
@@ -66,6 +69,23 @@ async def test_half_of_the_limit_is_warned_of_once_until_it_gets_on(
             event for event in await runtime.company("a").timeline(task.id) if event.kind == "attempt.quiet"
         ]
         assert [dict(event.data) for event in quiet] == [{"quiet_s": 50.0, "stall_s": 100.0}] * 2
+
+
+async def test_the_result_of_an_attempt_is_not_kept_while_its_stall_limit_runs_on(
+    opened: Opened, autojump_clock: MockClock
+) -> None:
+    """The watch looks at an attempt only when its time comes, which may be hours after its end."""
+
+    async def work(_ctx: Context) -> str:
+        return "x" * 1_000_000
+
+    async with opened({"work": work}) as runtime:
+        await runtime.company("a").ask(stalling(7_200))
+        await run_until_idle(runtime)
+        await trio.sleep(60)
+        gc.collect()
+        assert [report for report in gc.get_objects() if isinstance(report, Report)] == []
+        assert len(runtime.executor._watch._heap) == 1
 
 
 async def test_waiting_is_not_silence(opened: Opened, autojump_clock: MockClock) -> None:

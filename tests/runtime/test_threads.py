@@ -14,7 +14,7 @@ import trio.testing
 from actors import AttemptEnd, Backoff, Context, Node, RetryAfter, RunStatus, Stop, WorkState
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 """Before a test says that it hangs."""
 GRACE_S = 0.05
 
