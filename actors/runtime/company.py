@@ -290,15 +290,17 @@ class CompanyActor:
         self._singles, self._single_moves = messages, MOVES_MAX
 
     async def _look(self, turn: Turn) -> Looked:
-        """Read what the messages name and memory does not hold, in one reading."""
+        """Read what the messages name and memory does not hold, in one reading. If that goes wrong they are taken
+        again; one that goes wrong alone as well is the guilty one.
+        """
         messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
-        needs = needs_of(self._state, messages)
-        if not needs:
-            return NOTHING_FOUND
         try:
-            return await self._read(needs)
-        except BaseException:
-            self.mailbox.put_back(turn.envelopes)
+            needs = needs_of(self._state, messages)
+            return await self._read(needs) if needs else NOTHING_FOUND
+        except BaseException as error:
+            ours = isinstance(error, Exception) and not isinstance(error, StorageError)
+            guilty = turn.envelopes[0] if ours and self._alone and messages else None
+            self._blame(turn, guilty, error)
             raise
 
     async def _read(self, needs: Needs) -> Looked:
@@ -369,7 +371,7 @@ class CompanyActor:
             return Error(refusal)
 
     def _blame(self, turn: Turn, guilty: Envelope | None, error: BaseException) -> None:
-        """Deciding raised: the guilty message is answered, the others are taken again by the next actor."""
+        """The turn came to nothing: the guilty message is answered, the others are taken again by the next actor."""
         if guilty is not None and isinstance(guilty.content, Message):
             guilty.fail(ActorCrashed(self.name, describe(error)))
             self.mailbox.put_back(envelope for envelope in turn.envelopes if envelope is not guilty)
@@ -431,12 +433,17 @@ class CompanyActor:
     # --- after the commit -----------------------------------------------------------------------------------
 
     def _act_or_answer(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
-        """`_act`; if it fails, those who ask are still answered: the change is durable, so it happened."""
+        """`_act`; if it fails, those who ask are still answered: the change is durable, so it happened. What has
+        ended is let go, or the next actor would take its report for a late one.
+        """
         try:
             self._act(turn, committed, slots)
         except Exception as error:
             for envelope in turn.envelopes:
                 envelope.fail(ActorCrashed(self.name, describe(error), happened=True))
+            for effect in turn.draft.effects if turn.draft is not None else ():
+                if isinstance(effect, EndAttempt):
+                    self.around.executor.finish(AttemptRef(self.name, effect.key))
             raise
 
     def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 import actors.core.advance
 import actors.core.decide
+import actors.core.needs
 from actors import (
     ActorCrashed,
     Archive,
@@ -34,6 +35,8 @@ from actors import (
 )
 from actors.core.draft import Draft
 from actors.core.entry import Entry
+from actors.core.needs import Needs
+from actors.core.state import CompanyState
 from actors.runtime.execution import Executor
 from tests.runtime.support import (
     Gated,
@@ -133,6 +136,40 @@ async def test_a_told_message_that_makes_the_actor_crash_is_not_taken_again(
         await quiet(company)
         assert await settled(company, "a") == "completed"
     assert bugs.hits == 1
+
+
+async def test_a_message_that_cannot_even_be_looked_up_is_answered_and_not_taken_again(
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mistake is made before deciding, when the rows that the messages name are read."""
+    needs_of = actors.core.needs.needs_of
+    hits: list[int] = []
+
+    def bad_needs_of(state: CompanyState, messages: list[Any]) -> Needs:
+        if any(getattr(message, "title", None) == "bad" for message in messages):
+            hits.append(len(messages))
+            raise Bug("before it")
+        return needs_of(state, messages)
+
+    monkeypatch.setattr("actors.runtime.company.needs_of", bad_needs_of)
+    outcomes: list[object] = []
+    async with a_host(db_path) as runtime:
+        company = runtime.company("k")
+        await company.ask(SetLimits(runs_max=0))
+        for title in ("before", "bad", "after"):
+            company.tell_nowait(Submit(title))
+
+        async def ask() -> None:
+            outcomes.append(await outcome_of(company, Submit("bad")))
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+        assert [status.title for status in await company.tasks()] == ["before", "after"]
+    (outcome,) = outcomes
+    assert isinstance(outcome, ActorCrashed)
+    assert (outcome.cause, outcome.happened) == ("Bug: before it", False)
+    assert hits[1:] == [1, 1], "alone each of them is found guilty, and no other"
 
 
 async def test_what_came_before_and_after_the_guilty_one_keeps_its_order(
