@@ -13,7 +13,7 @@ from actors.messages import ATTEMPTS_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
 from storage.values import value
 
-from .advance import cancel_nodes
+from .advance import cancel_nodes, finish
 from .draft import AttemptKey, Draft, EndAttempt
 from .entry import Entry
 from .retry import backoff_s, due_ms
@@ -87,6 +87,7 @@ def decide_report(draft: Draft, report: Report) -> bool:
         _end_stopped(draft, entry, node, report)
     else:
         _interrupt(draft, entry, node, report)
+    finish(draft, entry)  # before the next message of the turn, which has to find what it would find in the next turn
     return True
 
 

@@ -8,7 +8,9 @@ from actors.core.advance import MOVES_MAX, Advanced
 from actors.core.draft import Draft
 from actors.core.reports import Report, decide_report
 from actors.core.unit import unit_of
+from actors.errors import MoveRefused
 from actors.messages import (
+    Archive,
     Backoff,
     Edit,
     Message,
@@ -69,11 +71,24 @@ def test_hundreds_of_reports_in_one_turn_all_lead_to_their_ends() -> None:
 def test_a_report_that_is_decided_in_a_turn_that_does_not_advance_is_not_forgotten() -> None:
     """While the guilty one of a refused turn is looked for, reports are committed alone."""
     world = World()
-    world.ask(Submit("task", id="t", handler="work"))
-    world.turn(Report(world.attempt("t"), AttemptEnd.SUCCEEDED, result="1"), advancing=False)
-    assert world.where("t") is WorkState.RUNNING
+    world.ask(Submit("task", id="t", nodes=[Node("a", "work"), Node("b", "work", after=["a"])]))
+    world.turn(Report(world.attempt("t", "a"), AttemptEnd.SUCCEEDED, result="1"), advancing=False)
+    assert world.attempts("t") == []
     world.turn(moves_max=1)
-    assert world.run("t").status is RunStatus.COMPLETED
+    assert world.where("t") is WorkState.RUNNING
+    assert len(world.attempts("t", "b")) == 1
+
+
+def test_what_is_said_in_the_turn_in_which_a_run_ends_finds_it_ended() -> None:
+    """One by one or together, messages have the same answers: the report came first."""
+    world = World()
+    world.ask(Submit("task", id="t", handler="work"))
+    done = Report(world.attempt("t"), AttemptEnd.SUCCEEDED, result="1")
+    _, moved, again, archived = world.turn(done, Stop("t"), Retry("t"), Archive("t"))
+    assert (moved.status, moved.changed) == (RunStatus.COMPLETED, False)
+    assert (type(again), again.state) == (MoveRefused, "completed")
+    assert archived.status is RunStatus.COMPLETED
+    assert world.where("t") is WorkState.ARCHIVED
 
 
 def test_at_its_fixed_point_a_turn_makes_no_move() -> None:
