@@ -87,7 +87,9 @@ def decide_report(draft: Draft, report: Report) -> bool:
         _end_stopped(draft, entry, node, report)
     else:
         _interrupt(draft, entry, node, report)
-    finish(draft, entry)  # before the next message of the turn, which has to find what it would find in the next turn
+    finish(
+        draft, entry
+    )  # before the next message of the turn, which has to find what it would find in the next turn
     return True
 
 
