@@ -317,7 +317,7 @@ async def rest_of(runtime: Runtime) -> dict[str, Any]:
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, Report)]
     watch = runtime.executor._watch
-    assert all(attempt.ended.is_set() for _, _, attempt in watch._heap)
+    assert all(attempt.ended for _, _, attempt in watch._heap)
     watch._heap.clear()  # bounded, and looked through when it has grown
     shape.shape_of.cache_clear()
     shape.spec_of.cache_clear()
