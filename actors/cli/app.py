@@ -14,6 +14,9 @@ import trio
 
 from actors import (
     KINDS,
+    BackupFailed,
+    CompanyUnknown,
+    CursorTooOld,
     DatabaseInUse,
     ForkedProcess,
     NotADatabase,
@@ -24,8 +27,9 @@ from actors import (
 )
 from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
+from actors.cli.maintenance import maintain
 from actors.cli.output import Output, complain
-from actors.cli.parser import DemoOptions, ReadOptions, RunOptions, parse
+from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, parse
 from actors.cli.plan import PlanError, read_plan
 from actors.cli.progress import View, open_view
 from actors.cli.read import CompanyNotThere, read
@@ -43,7 +47,10 @@ _UNUSABLE: Final = (
     PlanError,
     TaskNotThere,
     CompanyNotThere,
+    CompanyUnknown,
     TaskUnknown,
+    CursorTooOld,
+    BackupFailed,
     DatabaseInUse,
     ForkedProcess,
     NotADatabase,
@@ -70,10 +77,12 @@ def main(argv: Sequence[str]) -> int:
         return _exit_status_of(error)
 
 
-async def _carry_out(options: RunOptions | DemoOptions | ReadOptions) -> int:
+async def _carry_out(options: Options) -> int:
     if isinstance(options, ReadOptions):
         await read(options, Output(sys.stdout))
         return EXIT_COMPLETED
+    if not isinstance(options, RunOptions | DemoOptions):
+        return await maintain(options, Output(sys.stdout))
     stdout = sys.stdout
     with redirect_stdout(sys.stderr) if options.json else nullcontext():  # what functions of the plan print
         if isinstance(options, DemoOptions):

@@ -52,10 +52,36 @@ class ReadOptions:
     task: TaskName | None = None
     follow: bool = False
     json: bool = False
-    after: int = 0
+    after: int | None = None
 
 
-Options = RunOptions | DemoOptions | ReadOptions
+@attrs.frozen
+class BackupOptions:
+    db: Path
+    target: Path
+
+
+@attrs.frozen
+class PruneOptions:
+    """For how many days what is kept; ``None`` for ever."""
+
+    db: Path
+    events_days: int | None = None
+    attempts_days: int | None = None
+    tasks_days: int | None = None
+    archived_days: int | None = None
+    keys_days: int | None = None
+
+
+@attrs.frozen
+class DeleteOptions:
+    db: Path
+    company: str
+    yes: bool = False
+
+
+MaintenanceOptions = BackupOptions | PruneOptions | DeleteOptions
+Options = RunOptions | DemoOptions | ReadOptions | MaintenanceOptions
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -83,6 +109,7 @@ _DIGITS_MAX: Final = 18
 _EPILOG: Final = """\
 exit status: 0 all tasks completed; 1 something failed, is blocked or waits for a person;
 2 the plan, the arguments or the database cannot be used; 130 interrupted.
+prune and delete also end with 1 while a process runs the database.
 """
 
 
@@ -98,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_demo(commands)
     _add_reads(commands)
+    _add_maintenance(commands)
     return parser
 
 
@@ -172,5 +200,28 @@ def _add_reads(commands: Commands) -> None:
             read.add_argument("-f", "--follow", action="store_true", help="go on with what is yet to come")
             read.add_argument("--json", action="store_true", help="a line of JSON for each event")
             read.add_argument(
-                "--after", type=_whole, default=0, metavar="N", help="only what stands after position N"
+                "--after", type=_whole, metavar="N", help="only what stands after position N, without a gap"
             )
+
+
+def _add_maintenance(commands: Commands) -> None:
+    more = " Works while another process runs the database."
+    backup = _add(commands, "backup", "write a checked copy of the database to a new file", more)
+    backup.add_argument("target", type=Path, metavar="TARGET", help="a file that does not exist yet")
+    backup.set_defaults(make=BackupOptions)
+    more = " No process may run the database. What is not named is kept for ever."
+    prune = _add(commands, "prune", "let go of what is old", more)
+    for name, what in (
+        ("events", "lines of the log"),
+        ("attempts", "attempts of runs that are settled"),
+        ("tasks", "completed tasks that no other depends on"),
+        ("archived", "archived tasks that no other depends on"),
+        ("keys", "idempotency keys, and with them the tasks that were submitted under one"),
+    ):
+        prune.add_argument(f"--{name}-days", type=_whole, metavar="N", help=f"keep {what} for N days")
+    prune.set_defaults(make=PruneOptions)
+    more = " No process may run the database."
+    delete = _add(commands, "delete", "delete a company with all that it has", more)
+    delete.add_argument("company", metavar="COMPANY")
+    delete.add_argument("--yes", action="store_true", help="really; without it, only say what would go")
+    delete.set_defaults(make=DeleteOptions)

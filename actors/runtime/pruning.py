@@ -64,7 +64,7 @@ def cutoffs_of(retention: Retention, now_ms: int) -> Cutoffs:
     """The moments before which things may go."""
 
     def before(age_s: float | None) -> int | None:
-        return None if age_s is None else now_ms - round(age_s * 1000)
+        return None if age_s is None else max(0, now_ms - round(age_s * 1000))
 
     return Cutoffs(
         now_ms,

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from actors.cli import main
-from actors.cli.parser import DemoOptions, ReadOptions, RunOptions, TaskName, parse
+from actors.cli.parser import (
+    BackupOptions,
+    DeleteOptions,
+    DemoOptions,
+    PruneOptions,
+    ReadOptions,
+    RunOptions,
+    TaskName,
+    parse,
+)
 
 DB = Path("x.db")
 
@@ -35,6 +44,15 @@ DB = Path("x.db")
         ("explain a/b --db x.db", ReadOptions(DB, "explain", task=TaskName("a", "b"))),
         ("timeline a/b --db x.db", ReadOptions(DB, "timeline", task=TaskName("a", "b"))),
         ("log --db x.db", ReadOptions(DB, "log")),
+        ("log --after 0 --db x.db", ReadOptions(DB, "log", after=0)),
+        ("backup y.db --db x.db", BackupOptions(DB, Path("y.db"))),
+        ("prune --db x.db", PruneOptions(DB)),
+        (
+            "prune --db x.db --events-days 1 --attempts-days 2 --tasks-days 3 --archived-days 4 --keys-days 0",
+            PruneOptions(DB, 1, 2, 3, 4, 0),
+        ),
+        ("delete acme --db x.db", DeleteOptions(DB, "acme")),
+        ("delete acme --yes --db x.db", DeleteOptions(DB, "acme", yes=True)),
         (
             "log -f --json --after 12 --company a --db x.db",
             ReadOptions(DB, "log", company="a", follow=True, json=True, after=12),
@@ -62,6 +80,9 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
         ("explain --db x.db", "the following arguments are required: COMPANY/TASK"),
         ("log --db x.db --after 99999999999999999999", "a whole number from 0 is needed"),
         ("status --db x.db --follow", "unrecognized arguments: --follow"),
+        ("backup --db x.db", "the following arguments are required: TARGET"),
+        ("prune --db x.db --tasks-days 1.5", "a whole number from 0 is needed, not '1.5'"),
+        ("delete --db x.db --yes", "the following arguments are required: COMPANY"),
     ],
 )
 def test_a_mistake_in_the_arguments_is_said_and_ends_with_status_2(
@@ -86,5 +107,17 @@ def test_the_exit_status_of_a_wrong_argument_is_2(
 def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for word in ("run", "demo", "status", "queue", "explain", "timeline", "log", "130 interrupted"):
+    for word in (
+        "run",
+        "demo",
+        "status",
+        "queue",
+        "explain",
+        "timeline",
+        "log",
+        "backup",
+        "prune",
+        "delete",
+        "130",
+    ):
         assert word in out

@@ -10,7 +10,6 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.deletion
 from actors import (
     CompanyActive,
     CompanyDeleted,
@@ -255,14 +254,13 @@ async def test_it_goes_in_small_units_between_which_others_get_their_turn(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[int] = []
-    remove = remove_some
 
     def watched(conn: Any, company_id: int) -> dict[str, int]:
-        counts = remove(conn, company_id)
+        counts = remove_some(conn, company_id)
         removed.append(sum(counts.values()))
         return counts
 
-    monkeypatch.setattr(actors.runtime.deletion, "remove_some", watched)
+    monkeypatch.setattr("actors.runtime.deletion.remove_some", watched)
     async with a_host(db_path) as runtime:
         await runtime.company("k").ask(SubmitMany([Submit("x", nodes=[]) for _ in range(1000)]))
         await idle(runtime)
