@@ -113,10 +113,8 @@ def floor_of(conn: sqlite3.Connection, company_id: int = WHOLE_LOG) -> Floor:
     return Floor() if row is None else Floor(*row)
 
 
-def old_log_end(
-    conn: sqlite3.Connection, cutoffs: Cutoffs, *, kind: str, limit: int = ROWS_MAX
-) -> int | None:
-    """The position up to which the log may go at once: its first ``limit`` lines, as far as they are old.
+def old_log_end(conn: sqlite3.Connection, cutoffs: Cutoffs, *, kind: str) -> int | None:
+    """The position up to which the log may go at once: its first lines, as far as they are old.
 
     A time that is yet to come was written by a clock that was wrong: the next line with a credible time says
     how old such a line is. Lines of this ``kind`` alone, which tell of earlier prunings, are not worth another.
@@ -125,12 +123,12 @@ def old_log_end(
         return None
     after = floor_of(conn).position
     for _ in range(AHEAD_PAGES_MAX):
-        rows = _oldest(conn, after, limit)
+        rows = _oldest(conn, after)
         old = [row for row in rows if row[1] < cutoffs.events_ms]
         credible = [row for row in rows if row[1] <= cutoffs.now_ms]
         if credible:
             return _worth(_before_the_first_young(rows, cutoffs), kind) if old else None
-        if len(rows) < limit:
+        if len(rows) < ROWS_MAX:
             return None
         after = rows[-1][0]
     return None
@@ -140,8 +138,8 @@ EventRow = tuple[int, int, str, int | None, int | None]
 """Position, time, kind, company and number."""
 
 
-def _oldest(conn: sqlite3.Connection, after: int, limit: int) -> list[EventRow]:
-    return conn.execute(SQL["oldest_events"], {"after": after, "limit": limit}).fetchall()
+def _oldest(conn: sqlite3.Connection, after: int) -> list[EventRow]:
+    return conn.execute(SQL["oldest_events"], {"after": after, "limit": ROWS_MAX}).fetchall()
 
 
 def _before_the_first_young(rows: Sequence[EventRow], cutoffs: Cutoffs) -> list[EventRow]:
@@ -159,13 +157,13 @@ def _worth(rows: Sequence[EventRow], kind: str) -> int | None:
     return rows[-1][0] if any(row[2] != kind for row in rows) else None
 
 
-def prune_log(conn: sqlite3.Connection, last: int, limit: int = ROWS_MAX) -> tuple[int, int]:
-    """Let the beginning of the log go, up to ``last`` and at most ``limit`` lines; returns (the floor, how many).
+def prune_log(conn: sqlite3.Connection, last: int) -> tuple[int, int]:
+    """Let the first lines of the log go, those up to ``last``; returns (the floor, how many went).
 
     Runs in a writing transaction, and raises the floors in it.
     """
     floor = floor_of(conn)
-    rows = [row for row in _oldest(conn, floor.position, limit) if row[0] <= last]
+    rows = [row for row in _oldest(conn, floor.position) if row[0] <= last]
     if not rows:
         return floor.position, 0
     tops: dict[int, Floor] = {WHOLE_LOG: Floor(rows[-1][0], 0)}
@@ -332,10 +330,10 @@ LAST: Final = ("deletions", "companies")
 """What goes in one unit, when all else of a company is gone."""
 
 
-def remove_some(conn: sqlite3.Connection, company_id: int, limit: int = ROWS_MAX) -> dict[str, int]:
-    """Delete some rows of a company, at most ``limit``; says how many of which table. Empty: only `LAST` are left."""
+def remove_some(conn: sqlite3.Connection, company_id: int) -> dict[str, int]:
+    """Delete some rows of a company; says how many of which table. Empty: only `LAST` are left."""
     removed: dict[str, int] = {}
-    left = limit
+    left = ROWS_MAX
     for name, table in TABLES.items():
         if table.of_company is not None and name not in LAST and left > 0:
             rows = conn.execute(SQL[table.of_company], {"company_id": company_id, "limit": left}).rowcount

@@ -36,6 +36,9 @@ from storage.values import changed
 SHOWN = 5
 """Offenders named in one complaint."""
 
+ALWAYS = ("foreign keys are kept", "a company has a name, or is being deleted")
+"""Rules that hold also while a company is being deleted."""
+
 ATTEMPTS_WENT = """
     SELECT company_id FROM events WHERE kind = 'attempts.pruned' UNION SELECT company_id FROM floors"""
 """Companies of which attempts may be missing: their log says so, or did."""
@@ -235,12 +238,14 @@ def check_file(path: str | Path) -> None:
 
 
 def _complaints(raw: sqlite3.Connection) -> Iterator[tuple[str, list[Any]]]:
-    for rule, statement in RULES.items():
-        if found := raw.execute(statement).fetchall():
-            yield rule, found
+    going = {None, *(row[0] for row in raw.execute("SELECT company_id FROM deletions").fetchall())}
     log = _Log(raw)
-    for rule, look in LOOKS.items():
-        if found := list(look(log)):
+    for rule, rows in (
+        *((rule, raw.execute(statement).fetchall()) for rule, statement in RULES.items()),
+        *((rule, list(look(log))) for rule, look in LOOKS.items()),
+    ):
+        # of a company that is being deleted some rows are gone already
+        if found := [row for row in rows if rule in ALWAYS or row[0] not in going]:
             yield rule, found
 
 

@@ -122,6 +122,8 @@ class CompanyActor:
         """Tasks that were read only because a message named them."""
         self._singles = 0
         """Messages that are taken one by one: the unit they were in was refused, and one of them is guilty."""
+        self._unseen: list[str] = []
+        """Tasks that the sweep has not come to yet."""
         self._single_moves = 0
         """Moves that are made one by one after them, for if none of the messages was."""
         if careful:
@@ -357,7 +359,7 @@ class CompanyActor:
                 raise recovery.BadRow(content.key.task, content.bad_row)
             return Value(None)
         if isinstance(content, Sweep):
-            turn.healed = recovery.look_again(draft, self.name, self.around) or turn.healed
+            turn.healed = recovery.look_again(draft, self.name, self.around, self._unseen) or turn.healed
             return Value(None)
         mark = draft.mark()
         try:

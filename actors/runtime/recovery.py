@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("turnkeeper")
 
+LOOKED_MAX = 1_000
+"""Tasks that one sweep derives anew in one company: a few milliseconds, however long its backlog is."""
+
 
 class BadRow(Exception):
     """A text in the task's rows cannot be read back."""
@@ -127,9 +130,12 @@ def _orphan(key: AttemptKey, ours: bool) -> Report:
     return Report(key, AttemptEnd.LOST)
 
 
-def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
+def look_again(draft: Draft, company: str, around: Surroundings, unseen: list[str]) -> bool:
     """The sweep's question to an actor that lives: is everything that should run really there? Says whether
     it was not.
+
+    What waits is derived anew in turn, a bounded number at a time: ``unseen`` are those that are still to come,
+    and is filled again when it is empty.
     """
     healed = False
     state = draft.state
@@ -141,9 +147,14 @@ def look_again(draft: Draft, company: str, around: Surroundings) -> bool:
             healed = True
     for entry in ending_runs(state):
         cancel_nodes(draft, entry, "stopped")
-    for entry in list(state.entries.values()):
-        if entry.run is not None and (entry.run.status is RunStatus.QUEUED or entry.run.status.active):
-            state.refresh(entry, cause=entry.task.id)
+    if not unseen:
+        unseen.extend(reversed(state.entries))
+    for _ in range(min(len(unseen), LOOKED_MAX)):
+        seen = state.entries.get(unseen.pop())
+        if seen is None or seen.run is None:
+            continue
+        if seen.run.status is RunStatus.QUEUED or seen.run.status.active:
+            state.refresh(seen, cause=seen.task.id)
     return healed
 
 

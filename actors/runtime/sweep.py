@@ -3,12 +3,16 @@
 Companies with something running, or a due time that has passed, are asked every time; those that only have
 tasks queued, oldest-checked first, up to a thousand a pass. It goes page by page, one company's error does
 not stop it, and it needs no slot.
+
+Asking a company that has left brings it back with all that waits in it. One with a long backlog is therefore
+left in peace for a time that grows with it, so that a system that only waits costs next to nothing.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -30,6 +34,8 @@ EVERY_S = 60.0
 PAGE = 100
 QUEUED_MAX = 1_000
 """Companies with nothing but queued tasks that one pass asks."""
+TASKS_A_SECOND = 100
+"""Tasks that wait and are loaded only to be looked at, on average."""
 ANSWER_S = 30.0
 """How long one page of companies may take to look; the next pass asks again."""
 
@@ -48,6 +54,8 @@ class Sweeper:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.last: SweepReport | None = None
+        self._rests_until_s: dict[str, float] = {}
+        """Companies with a long backlog, until when they are left in peace."""
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
@@ -61,7 +69,10 @@ class Sweeper:
 
     async def sweep(self) -> SweepReport:
         """One pass over everything that may need it."""
-        names = await self._runtime.database.read(self._names)
+        urgent, waiting = await self._runtime.database.read(self._names)
+        resting = self._at_rest(name for name in waiting if name not in urgent)
+        await self._mark_checked(list(resting))  # or they would be the oldest for ever
+        names = list(urgent | dict.fromkeys(name for name in waiting if name not in resting))
         asked = healed = errors = 0
         for start in range(0, len(names), PAGE):
             page = names[start : start + PAGE]
@@ -75,7 +86,8 @@ class Sweeper:
             await self._runtime.record_event(EventRecord("sweep.finished", self.last.at_ms, data=data))
         return self.last
 
-    def _names(self, conn: sqlite3.Connection) -> list[str]:
+    def _names(self, conn: sqlite3.Connection) -> tuple[dict[str, None], list[str]]:
+        """Companies that may not wait, and those that do, the oldest-checked first."""
         found: dict[str, None] = {}
         after = 0
         while rows := conn.execute(SQL["sweep_active"], {"after": after, "limit": PAGE}).fetchall():
@@ -84,8 +96,21 @@ class Sweeper:
         due = {"now_ms": self._runtime.now_ms(), "limit": QUEUED_MAX}
         found.update(dict.fromkeys(row[0] for row in conn.execute(SQL["sweep_due"], due).fetchall()))
         queued = conn.execute(SQL["sweep_queued"], {"limit": QUEUED_MAX}).fetchall()
-        found.update(dict.fromkeys(row[0] for row in queued))
-        return list(found)
+        return found, [row[0] for row in queued]
+
+    def _at_rest(self, names: Iterable[str]) -> set[str]:
+        """Those that are not there and were looked at not long ago, as their backlog goes."""
+        now_s = trio.current_time()
+        self._rests_until_s = {name: until for name, until in self._rests_until_s.items() if until > now_s}
+        return {name for name in names if name in self._rests_until_s and self._runtime.actor(name) is None}
+
+    def _note_backlogs(self, names: Iterable[str]) -> None:
+        for name in names:
+            actor = self._runtime.actor(name)
+            if actor is not None and actor.state is not None:
+                rest_s = len(actor.state.entries) / TASKS_A_SECOND
+                if rest_s > EVERY_S:
+                    self._rests_until_s[name] = trio.current_time() + rest_s
 
     async def _ask(self, names: list[str]) -> tuple[int, int]:
         """Ask a page of companies to look again; says how many were healed and how many could not be asked."""
@@ -107,8 +132,13 @@ class Sweeper:
                 healed += bool(await sweep.healed.wait())
         if scope.cancelled_caught:
             errors += 1
-        names_json, now_ms = json.dumps(names), self._runtime.now_ms()
-        await self._runtime.database.writer.commit(
-            lambda conn: conn.execute(SQL["mark_checked"], {"names": names_json, "now_ms": now_ms}).rowcount
-        )
+        self._note_backlogs(names)
+        await self._mark_checked(names)
         return healed, errors
+
+    async def _mark_checked(self, names: list[str]) -> None:
+        if names:
+            params = {"names": json.dumps(names), "now_ms": self._runtime.now_ms()}
+            await self._runtime.database.writer.commit(
+                lambda conn: conn.execute(SQL["mark_checked"], params).rowcount
+            )

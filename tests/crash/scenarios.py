@@ -17,6 +17,7 @@ from actors import (
     Pause,
     ReasonKind,
     Rerun,
+    Retention,
     Retry,
     RunStatus,
     SetLimits,
@@ -210,6 +211,54 @@ async def pause(script: Script) -> None:
     await script.settled("a", "b")
 
 
+async def prune(script: Script) -> None:
+    """Two tasks go together, then an attempt of a third; what comes after is not hurt."""
+    facts = script.world.facts
+    if not facts.get("all settled"):  # from then on they may be gone
+        await script.ask(
+            SubmitMany(
+                [
+                    Submit("first", handler="step", id="a"),
+                    Submit("second", handler="step", id="b", depends_on=["a"]),
+                    Submit("stays", handler="broken", id="f"),
+                ]
+            )
+        )
+        await script.settled("a", "b", "f")
+        facts["all settled"] = True
+    while not facts.get("all gone"):
+        await trio.sleep(100)
+        facts["all gone"] = await script.count("tasks") == 1 and await script.count("attempts") == 0
+    await script.ask(Submit("comes after", handler="step", id="c"))
+    await script.settled("c")
+
+
+async def delete(script: Script) -> None:
+    """A company goes in several units, another one does not notice, and the name begins anew."""
+    doomed = script.runtime.company("doomed")
+    begun = await script.count("deletions") > 0 or await script.told("company.deleted")
+    if not begun:
+        tasks = [Submit(f"task {n}", handler="step", id=f"t{n}") for n in range(2)]
+        await doomed.ask(SubmitMany([*tasks, Submit("held", id="held", mode="manual", depends_on=["t0"])]))
+        await script.settled("t0", "t1", company="doomed")
+        await script.ask(Submit("of the other", handler="step", id="x"), company="other")
+        await script.settled("x", company="other")
+        await script.runtime.delete_company("doomed")
+    while await script.count("deletions") > 0:
+        await trio.sleep(1)
+    await script.ask(Submit("of the next", handler="step", id="t0"), company="doomed")
+    await script.settled("t0", company="doomed")
+
+
+async def cut_log(script: Script) -> None:
+    """The log is let go behind companies that work. What was answered goes as well, so no answers are remembered."""
+    for number in range(4):
+        for name in ("j", "k"):
+            await script.runtime.company(name).ask(Submit("x", handler="step", id=f"t{number}"))
+            await script.settled(f"t{number}", company=name)
+        await trio.sleep(100)
+
+
 def _paused(status: TaskStatus) -> bool:
     return any(reason.kind is ReasonKind.COMPANY_PAUSED for reason in status.reasons)
 
@@ -242,4 +291,8 @@ SCENARIOS = [
     for drive in (chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit)
 ]
 SCENARIOS.append(Scenario("without_a_slot", without_a_slot, handlers, executions_max=1))
+SCENARIOS.append(Scenario("prune", prune, handlers, retention=Retention(tasks_s=300, attempts_s=2000)))
+DELETE = Scenario("delete", delete, handlers, commits_min=14)
+SCENARIOS.append(DELETE)
+CUT_LOG = Scenario("cut_log", cut_log, handlers, retention=Retention(events_s=120), commits_min=14)
 CHAIN = SCENARIOS[0]

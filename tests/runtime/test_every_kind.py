@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import structlog
@@ -29,6 +30,7 @@ from actors import (
     Node,
     Pause,
     Rerun,
+    Retention,
     Retry,
     RetryAfter,
     SetLimits,
@@ -45,6 +47,7 @@ from actors.errors import IllegalMove
 from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.execution import Executor
+from storage.wal import shrink_wal
 from tests.runtime.support import (
     Gated,
     Scripted,
@@ -221,6 +224,43 @@ async def swept(path: Path, patch: pytest.MonkeyPatch) -> None:
         await runtime.company("k").when_settled("a")
 
 
+async def let_go(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """What is old goes, a company is deleted, and somebody reads for too long."""
+    patch.setattr("actors.runtime.housekeeping.WAL_BYTES_KEPT", 1000)
+    patch.setattr(shrink_wal, "__defaults__", (0,))
+    async with a_host(path) as runtime:
+        for name in ("k", "other"):
+            await runtime.company(name).ask(a_task("ok", id="a"))
+            await runtime.company(name).when_settled("a")
+        await trio.sleep(1)
+        await runtime.prune(Retention(attempts_s=0))
+        await runtime.prune(Retention(tasks_s=0))
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM tasks").fetchall()
+            await runtime.company("k").ask(a_task("ok", id="b"))
+            await trio.sleep(120)
+        await trio.sleep(120)
+        await runtime.delete_company("other")
+
+
+async def cut(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """The log of the last process is let go by the next."""
+    async with a_host(path):
+        pass
+    async with a_host(path) as runtime:
+        await trio.sleep(1)
+        await runtime.prune(Retention(events_s=0))
+
+
+async def deleting(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """The last line of a company that is deleted, before it goes as well."""
+    patch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
+    async with a_host(path) as runtime:
+        await runtime.company("k").ask(a_task("ok", id="a", mode="manual"))
+        await runtime.delete_company("k")
+
+
 SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
     "ordinary": (
         ordinary,
@@ -286,6 +326,12 @@ SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
     "process died": (process_died, ("attempt.lost",)),
     "outage": (outage, ("store.unavailable", "store.recovered")),
     "swept": (swept, ("sweep.finished",)),
+    "let go": (
+        let_go,
+        ("attempts.pruned", "tasks.pruned", "company.deleted", "wal.grown", "wal.shrunk"),
+    ),
+    "cut": (cut, ("log.pruned",)),
+    "deleting": (deleting, ("company.deleting",)),
 }
 
 
