@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import Archive, Context, GiveUp, Node, Pause, Runtime, SetLimits, Stop, Submit
+from actors import Archive, Context, GiveUp, Node, Pause, Retention, Runtime, SetLimits, Stop, Submit
 from actors.core.draft import AttemptKey
 from actors.runtime.attempts import AttemptRef
 from actors.testing import run_until_idle
@@ -163,6 +163,30 @@ async def test_each_rule_finds_what_breaks_it(sound: Path, autojump_clock: MockC
     with pytest.raises(Broken) as caught:
         check_file(sound)
     assert rule in caught.value.complaints
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        ("DELETE FROM tasks WHERE id = 'd'", "the log ends where the tasks are"),
+        ("DELETE FROM attempts WHERE seq = 2", "attempts of a node are numbered from one without a gap"),
+        ("DELETE FROM events WHERE company_id = 1 AND seq = 8", "events of a company are numbered from one,"),
+    ],
+)
+async def test_a_file_from_which_tasks_went_by_age_breaks_no_rule_and_what_else_is_missing_is_found(
+    db_path: Path, opened: Opened, autojump_clock: MockClock, plant: str, rule: str
+) -> None:
+    async with opened(HANDLERS) as runtime:
+        await _something_of_everything(runtime)
+        await trio.sleep(1)
+        assert (await runtime.prune(Retention(tasks_s=0))).tasks == 2
+        assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c"]
+    check_file(db_path)
+    with closing(sqlite3.connect(db_path, isolation_level=None)) as raw:
+        raw.execute(plant)
+    with pytest.raises(Broken, match=rule):
+        check_file(db_path)
 
 
 async def test_a_live_runtime_is_compared_with_its_file(opened: Opened, autojump_clock: MockClock) -> None:

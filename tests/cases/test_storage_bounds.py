@@ -15,8 +15,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.company
 import actors.runtime.housekeeping
+import actors.runtime.recovery
 import actors.runtime.sweep
 import storage.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
@@ -267,3 +267,39 @@ async def test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every
         assert 58 <= loads.count("short") <= 61
         await runtime.company("long").ask(a_task("ok", id="now"))
         assert await settled(runtime.company("long"), "now") == "completed"
+
+
+def refreshed_by(runtime: Runtime, name: str) -> set[str]:
+    """Tasks that are derived anew in the company from now on."""
+    actor = runtime.actor(name)
+    assert actor is not None
+    assert actor.state is not None
+    seen: set[str] = set()
+    refresh = actor.state.refresh
+
+    def noted(entry: Any, *, cause: str) -> None:
+        seen.add(entry.task.id)
+        refresh(entry, cause=cause)
+
+    setattr(actor.state, "refresh", noted)  # noqa: B010 - of one instance
+    return seen
+
+
+async def test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_everything_gets_its_turn(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C60: one company's backlog must not hold up the others while it is looked at."""
+    monkeypatch.setattr(actors.runtime.recovery, "LOOKED_MAX", 50)
+    costs: dict[int, Cost] = {}
+    for count in (200, 800):
+        async with a_host(tmp_path / f"{count}.db", idle_s=3600) as runtime:
+            await waiting(runtime.company("k"), count)
+            await idle(runtime)
+            await runtime.sweeper.sweep()
+            with counted(runtime) as costs[count]:
+                await runtime.sweeper.sweep()
+            seen = refreshed_by(runtime, "k")
+            for _ in range(count // 50):
+                await runtime.sweeper.sweep()
+            assert len(seen) == count
+    assert costs[800].calls <= 1.2 * costs[200].calls

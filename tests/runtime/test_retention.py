@@ -29,11 +29,13 @@ from actors import (
     Submit,
     SubmitMany,
     TaskUnknown,
+    Unarchive,
     WorkState,
 )
 from actors.runtime.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
+from storage.loading import claim_company
 from storage.retention import LOOKED_MAX, ROWS_MAX
 from tests.runtime.support import (
     Gated,
@@ -406,6 +408,47 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
             go_on.set()
         assert [report.tasks for report in reports] == [0]
         assert await tasks_of(runtime) == ["a", "b"]
+
+
+async def test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    """Another process might run the company by then, and have read what is to go."""
+    async with a_host(db_path, idle_s=1) as runtime:
+        await runtime.company("k").ask(a_task("ok", id="a"))
+        await settled(runtime.company("k"), "a")
+        await trio.sleep(60)
+        between = runtime.housekeeper.between_turns
+
+        async def after_a_claim(*args: Any) -> Any:
+            await runtime.database.writer.commit(lambda conn: claim_company(conn, "k").epoch)
+            return await between(*args)
+
+        setattr(runtime.housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance
+        assert (await runtime.prune(Retention(tasks_s=0))).tasks == 0
+        delattr(runtime.housekeeper, "between_turns")
+        assert (await runtime.prune(Retention(tasks_s=0))).tasks == 1
+
+
+async def test_what_the_actor_holds_in_memory_stays_until_it_has_left(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    """Memory keeps a task that was set aside, and what a person then says to it goes by memory."""
+    async with a_host(db_path, idle_s=30) as runtime:
+        company = runtime.company("k")
+        await company.ask(a_task("ok", id="a", mode="manual"))
+        await trio.sleep(40)
+        assert runtime.actor("k") is None
+        sql(db_path, "INSERT INTO quarantine (company_id, seq, at_ms, why) VALUES (1, 1, 0, 'planted')")
+        await company.ask(Archive("a"))
+        await trio.sleep(1)
+        assert (await runtime.prune(Retention(archived_s=0))).tasks == 0
+        await company.ask(Unarchive("a"))
+        assert (await company.status("a")).state is WorkState.STOPPED
+        await company.ask(Archive("a"))
+        await trio.sleep(200)
+        assert runtime.actor("k") is None
+        assert (await runtime.prune(Retention(archived_s=0))).tasks == 1
 
 
 async def test_a_message_that_comes_after_a_task_went_hears_that_it_is_not_there(
