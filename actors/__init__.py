@@ -20,11 +20,13 @@ from actors.errors import (
     ForkedProcess,
     GiveUp,
     IdConflict,
+    InboxFull,
     InvalidJson,
     InvalidMessage,
     InvalidName,
     KeyConflict,
     MailboxFull,
+    MessageConflict,
     MoveRefused,
     NotADatabase,
     OutcomeUnknown,
@@ -72,12 +74,14 @@ from actors.messages import (
 )
 from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.runtime.handle import Company, Reads
+from actors.runtime.letters import Inbox, Letter, open_inbox
 from actors.runtime.maintenance import backup, delete_company, prune
 from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
 from actors.runtime.runtime import Runtime, open_runtime
 from actors.runtime.statistics import Statistics
 from actors.runtime.sweep import SweepReport
+from actors.sentences import describe_reason
 from actors.states import (
     AttemptView,
     ClosingReport,
@@ -123,12 +127,16 @@ __all__ = [
     "GraphDefined",
     "Handler",
     "IdConflict",
+    "Inbox",
+    "InboxFull",
     "InvalidJson",
     "InvalidMessage",
     "InvalidName",
     "KeyConflict",
+    "Letter",
     "MailboxFull",
     "Message",
+    "MessageConflict",
     "Mode",
     "MoveRefused",
     "Moved",
@@ -180,6 +188,8 @@ __all__ = [
     "WouldDeadlock",
     "backup",
     "delete_company",
+    "describe_reason",
+    "open_inbox",
     "open_reader",
     "open_runtime",
     "prune",

@@ -1,4 +1,4 @@
-"""``python -m actors``: the command line."""
+"""``python -m actors``, and the command ``turnkeeper``: the command line."""
 
 from __future__ import annotations
 
@@ -6,5 +6,11 @@ import sys
 
 from actors.cli import main
 
+
+def run() -> int:
+    """The console script: returns the exit status."""
+    return main(sys.argv[1:])
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run())

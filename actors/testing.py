@@ -72,8 +72,10 @@ async def open_test_runtime(
 async def run_until_idle(runtime: Runtime) -> None:
     """Wait until nothing can go on by itself: no attempt, no message, nothing backing off, in any company.
 
-    What is queued behind a limit, blocked, or waits for a person stays so.
+    What is queued behind a limit, blocked, or waits for a person stays so. What other processes left in the
+    inbox is taken first.
     """
+    runtime.intake.wake()
     while True:
         news = runtime.hub.news
         if runtime.idle:

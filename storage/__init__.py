@@ -8,5 +8,6 @@
 | `bridge`, `inline` | the two connections: aiosqlite on Trio, and inline for tests |
 | `ownership`, `opening`, `database` | whose a file is, its schema, and all of it opened together |
 | `writer` | group commit, the only road to a change |
+| `inbox` | messages that other processes leave for the owner |
 | `units`, `loading`, `statements` | one unit of work, reading back, and the SQL they use |
 """

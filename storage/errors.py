@@ -131,6 +131,35 @@ class SchemaTooNew(StorageError):
 
 
 @attrs.define(slots=False, eq=False)
+class InboxFull(StorageError):
+    """So many messages wait in the inbox, or for this company, that no more are taken; this one was not sent.
+
+    A host takes them: start one, or wait for it.
+    """
+
+    company: str | None
+    limit: int
+
+    def __str__(self) -> str:
+        whose = "the inbox" if self.company is None else f"the inbox of company {self.company!r}"
+        return f"{whose} holds {self.limit} messages that wait: start a host, or wait until it took them"
+
+
+@attrs.define(slots=False, eq=False)
+class MessageConflict(StorageError):
+    """The message id was used for another message; this one was not sent. The sender's mistake."""
+
+    company: str
+    id: str
+
+    def __str__(self) -> str:
+        return (
+            f"message id {self.id!r} of company {self.company!r} was used for another message: "
+            "choose another, or leave it out"
+        )
+
+
+@attrs.define(slots=False, eq=False)
 class ForkedProcess(StorageError):
     """This process was forked from one that had the database open, and must not touch it.
 

@@ -22,7 +22,7 @@ from storage.ownership import Handle, refuse_inherited
 from storage.store import roll_back
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 OPEN_BUSY_MS: Final = 2_000  # while opening: another process may be recovering or closing the WAL
 BUSY_MS: Final = 100  # afterwards: the writer tries again itself, and sees a cancellation between two tries
@@ -78,6 +78,27 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     raw = _connect(name, "mode=rw")
     try:
         configure_reader(raw)
+    except BaseException as exc:
+        raw.close()
+        _raise_in_words(exc, name)
+    return raw
+
+
+def open_sender(path: str | os.PathLike[str], *, busy_ms: int) -> sqlite3.Connection:
+    """Open an existing database of ours to leave messages in it, beside any owner and without being one.
+
+    Waits at most ``busy_ms`` for another process's transaction. Commits are synced; checkpoints are the
+    owner's business. Raises as `open_reader`.
+    """
+    name = _resolve(path)
+    if _identify(name) == 0:
+        raise NotADatabase(name, "it is empty")
+    raw = _connect(name, "mode=rw")
+    try:
+        raw.execute(_SYNCHRONOUS["full"])
+        raw.execute("PRAGMA foreign_keys = ON")
+        raw.execute("PRAGMA wal_autocheckpoint = 0")
+        raw.execute(f"PRAGMA busy_timeout = {int(busy_ms)}")
     except BaseException as exc:
         raw.close()
         _raise_in_words(exc, name)

@@ -70,6 +70,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "deletions": Table("when the deletion is over", None, "company_deletion"),
         "companies": Table("never by age: deleted when somebody says so", None, "company_row"),
         "hosts": Table("events_s, but the newest"),
+        "inbox": Table("a week after its answer, see `storage.inbox`; with its company"),
     }
 )
 """Table → what lets its rows go. Children stand before what they refer to: rows are removed in this order."""

@@ -72,6 +72,8 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.events": (),
     "actors.retention": (),
     "actors.states": ("storage.records",),
+    "actors.sentences": ("actors.states",),
+    "actors.wire": ("storage.codec", "storage.inbox", "actors.errors", "actors.messages"),
     "actors.core.": (
         "storage.records",
         "storage.values",
@@ -91,6 +93,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "actors.handlers",
         "actors.processes",
         "actors.commands",
+        "actors.wire",
         *LEAVES,
     ),
     "actors.testing": ("actors.runtime", "actors.handlers", "actors.retention"),
@@ -145,8 +148,9 @@ def test_importing_starts_nothing_and_loads_no_aiosqlite() -> None:
 SURFACE = {
     "errors": {
         "ActorCrashed", "BackupFailed", "CompanyActive", "CompanyDeleted", "CompanyParked", "CompanyUnknown",
-        "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict",
-        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MoveRefused", "NotADatabase",
+        "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict", "InboxFull",
+        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MessageConflict", "MoveRefused",
+        "NotADatabase",
         "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "SchemaTooNew", "StoreUnavailable", "TaskUnknown",
         "TurnkeeperError", "UnknownGraph", "UnknownHandler", "UnknownUpstream", "WouldDeadlock",
     },
@@ -156,13 +160,13 @@ SURFACE = {
         "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
     },
     "runtime": {
-        "Company", "Context", "Handler", "Progress", "Reader", "Reads", "Runtime", "Statistics", "SweepReport",
-        "open_reader", "open_runtime",
+        "Company", "Context", "Handler", "Inbox", "Letter", "Progress", "Reader", "Reads", "Runtime", "Statistics",
+        "SweepReport", "open_inbox", "open_reader", "open_runtime",
     },
     "retention": {"DeletedCompany", "PruneReport", "Retention", "backup", "delete_company", "prune"},
     "reads": {
         "KINDS", "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "Mode", "NodeStatus", "NodeView",
-        "Outcome", "Owner", "Reason", "ReasonKind", "RunStatus", "TaskStatus", "WorkState",
+        "Outcome", "Owner", "Reason", "ReasonKind", "RunStatus", "TaskStatus", "WorkState", "describe_reason",
     },
 }  # fmt: skip
 

@@ -19,6 +19,10 @@ from actors import (
     CursorTooOld,
     DatabaseInUse,
     ForkedProcess,
+    InvalidJson,
+    InvalidMessage,
+    InvalidName,
+    MessageConflict,
     NotADatabase,
     SchemaTooNew,
     StoreUnavailable,
@@ -29,14 +33,15 @@ from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.maintenance import maintain
 from actors.cli.output import Output, complain
-from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, parse
+from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, SteerOptions, parse
 from actors.cli.plan import PlanError, read_plan
 from actors.cli.progress import View, open_view
 from actors.cli.read import CompanyNotThere, read
 from actors.cli.run import Ended, execute
+from actors.cli.sending import steer
 from actors.cli.standing import all_completed, next_steps, summary_lines, unfinished, why
 from actors.cli.submission import TaskNotThere
-from actors.cli.text import plain
+from actors.sentences import plain
 
 EXIT_COMPLETED: Final = 0
 EXIT_UNFINISHED: Final = 1
@@ -53,6 +58,10 @@ _UNUSABLE: Final = (
     BackupFailed,
     DatabaseInUse,
     ForkedProcess,
+    InvalidJson,
+    InvalidMessage,
+    InvalidName,
+    MessageConflict,
     NotADatabase,
     SchemaTooNew,
     StoreUnavailable,
@@ -79,8 +88,9 @@ def main(argv: Sequence[str]) -> int:
 
 async def _carry_out(options: Options) -> int:
     if isinstance(options, ReadOptions):
-        await read(options, Output(sys.stdout))
-        return EXIT_COMPLETED
+        return await read(options, Output(sys.stdout))
+    if isinstance(options, SteerOptions):
+        return await steer(options, Output(sys.stdout))
     if not isinstance(options, RunOptions | DemoOptions):
         return await maintain(options, Output(sys.stdout))
     stdout = sys.stdout

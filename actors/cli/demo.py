@@ -14,7 +14,7 @@ from typing import Any, Final
 from actors import Retry, Runtime, TaskStatus, WorkState
 from actors.cli.parser import DemoOptions, RunOptions
 from actors.cli.progress import View
-from actors.cli.text import plain
+from actors.sentences import plain
 
 PLAN: Final = Path(__file__).with_name("demo.toml")
 STUCK: Final = ("observatory", "dome")

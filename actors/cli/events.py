@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import attrs
 
 from actors import Event
-from actors.cli.text import clock, duration, listed, plain, shortened
+from actors.sentences import clock, duration, listed, plain, shortened
 
 TITLE_CHARS_SHOWN: Final = 80
 IDS_SHOWN: Final = 5

@@ -13,7 +13,7 @@ from actors.cli.interrupts import EXIT_INTERRUPTED, Interrupts
 from actors.cli.output import Output, complain
 from actors.cli.parser import BackupOptions, DeleteOptions, MaintenanceOptions, PruneOptions
 from actors.cli.read import CompanyNotThere
-from actors.cli.text import plain
+from actors.sentences import plain
 
 T = TypeVar("T")
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import attrs
 
+from actors.cli.steering import COMMANDS, Command, Given
+
+TIMEOUT_S: Final = 10.0
+"""How long a command waits for its answer: a host that lives takes a fraction of a second."""
 DB_HELP: Final = "the database file"
 
 
@@ -33,6 +38,7 @@ class RunOptions:
     start: tuple[TaskName, ...] = ()
     executions_max: int | None = None
     durability: Literal["full", "normal"] = "full"
+    stay: bool = False
     json: bool = False
 
 
@@ -47,7 +53,7 @@ class ReadOptions:
     """Everything that reads a database beside whoever runs it."""
 
     db: Path
-    what: Literal["status", "queue", "explain", "timeline", "log"]
+    what: Literal["status", "queue", "explain", "timeline", "log", "result", "inbox"]
     company: str | None = None
     task: TaskName | None = None
     follow: bool = False
@@ -81,7 +87,22 @@ class DeleteOptions:
 
 
 MaintenanceOptions = BackupOptions | PruneOptions | DeleteOptions
-Options = RunOptions | DemoOptions | ReadOptions | MaintenanceOptions
+
+
+@attrs.frozen
+class SteerOptions:
+    """A message to the host. ``given`` holds the arguments of the command itself."""
+
+    db: Path
+    command: Command
+    given: Given
+    later: bool = False
+    timeout_s: float = TIMEOUT_S
+    message_id: str | None = None
+    json: bool = False
+
+
+Options = RunOptions | DemoOptions | ReadOptions | MaintenanceOptions | SteerOptions
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -112,6 +133,12 @@ exit status: 0 all tasks completed; 1 something failed, is blocked or waits for 
 prune and delete also end with 1 while a process runs the database.
 """
 
+_STEERING_EPILOG: Final = """\
+exit status: 0 done (with --later or --timeout 0: sent); 1 refused, nothing was changed;
+2 the arguments or the database cannot be used; 3 nothing was sent: no process runs the database and --later
+was not given, or the inbox is full; 4 sent, but not answered in time; 130 interrupted.
+"""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -126,6 +153,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_reads(commands)
     _add_maintenance(commands)
+    for command in COMMANDS:
+        _add_steering(commands, command)
     return parser
 
 
@@ -133,14 +162,22 @@ Commands = Any
 """What `add_subparsers` returns; argparse has no public name for it."""
 
 
-def _add(commands: Commands, name: str, help_text: str, more: str = "") -> argparse.ArgumentParser:
+def _add(
+    commands: Commands,
+    name: str,
+    help_text: str,
+    more: str = "",
+    epilog: str | None = None,
+    **more_options: Any,
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help_text,
         description=f"{help_text[0].upper()}{help_text[1:]}.{more}",
-        epilog=_EPILOG if name == "run" else None,
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        **more_options,
     )
     parser.add_argument("--db", type=Path, required=True, metavar="FILE", help=DB_HELP)
     return parser
@@ -151,7 +188,7 @@ def _add_run(commands: Commands) -> None:
         " Running it again continues where it was.\nCtrl-C once lets what runs finish, twice stops it now."
         " SIGTERM gives it 2 s.\nWhat was cut short runs again at no cost."
     )
-    run = _add(commands, "run", "execute a plan until nothing can go on without a person", more)
+    run = _add(commands, "run", "execute a plan until nothing can go on without a person", more, _EPILOG)
     run.add_argument("plan", type=Path, metavar="PLAN.toml")
     for option, what in (
         ("--retry", "go on with a failed or stopped task"),
@@ -172,6 +209,11 @@ def _add_run(commands: Commands) -> None:
         default="full",
         help="normal: faster; a power cut (not a crash) may take the last moments (default: full)",
     )
+    run.add_argument(
+        "--stay",
+        action="store_true",
+        help="when nothing can go on without a person, wait for what other commands send; Ctrl-C ends it",
+    )
     run.add_argument("--json", action="store_true", help="every event as a line of JSON, and a summary")
     run.set_defaults(make=RunOptions)
 
@@ -188,17 +230,20 @@ def _add_reads(commands: Commands) -> None:
         ("queue", "the unsettled tasks in the order of their queue"),
         ("explain", "why a task does not run"),
         ("timeline", "what happened to a task"),
+        ("result", "what a task has come to"),
         ("log", "the stream of events"),
+        ("inbox", "the messages that wait for the host, and its last answers"),
     ):
         read = _add(commands, what, help_text, " Works while another process runs the database.")
         read.set_defaults(make=ReadOptions, what=what)
-        if what in ("explain", "timeline"):
+        if what in ("explain", "timeline", "result"):
             read.add_argument("task", type=task_name, metavar="COMPANY/TASK")
         else:
             read.add_argument("--company", metavar="NAME", help="only of this company")
+        if what in _JSON_LINES:
+            read.add_argument("--json", action="store_true", help=_JSON_LINES[what])
         if what == "log":
             read.add_argument("-f", "--follow", action="store_true", help="go on with what is yet to come")
-            read.add_argument("--json", action="store_true", help="a line of JSON for each event")
             read.add_argument(
                 "--after", type=_whole, metavar="N", help="only what stands after position N, without a gap"
             )
@@ -225,3 +270,69 @@ def _add_maintenance(commands: Commands) -> None:
     delete.add_argument("company", metavar="COMPANY")
     delete.add_argument("--yes", action="store_true", help="really; without it, only say what would go")
     delete.set_defaults(make=DeleteOptions)
+
+
+_JSON_LINES: Final = {
+    "log": "a line of JSON for each event",
+    "result": "one line of JSON",
+    "inbox": "a line of JSON for each message",
+}
+
+
+def _add_steering(commands: Commands, command: Command) -> None:
+    more = " Another process runs the database; it is told to."
+    parser = _add(
+        commands, command.name, command.help, more, _STEERING_EPILOG, argument_default=argparse.SUPPRESS
+    )
+    if command.about == "task":
+        parser.add_argument("address", type=task_name, metavar="COMPANY/TASK")
+    elif command.about == "new task":
+        parser.add_argument("address", type=_new_task_name, metavar="COMPANY[/TASK]")
+    else:
+        parser.add_argument("company", metavar="COMPANY")
+    command.arguments(parser)
+    parser.add_argument(
+        "--later",
+        action="store_true",
+        help="send it even if no process runs the database: the next one does it",
+    )
+    parser.add_argument(
+        "--timeout",
+        dest="timeout_s",
+        type=_seconds,
+        metavar="S",
+        help=f"how many seconds to wait for the answer; 0 does not wait (default: {TIMEOUT_S:g})",
+    )
+    parser.add_argument(
+        "--message-id", metavar="ID", help="sent again under the same id, it is done once and answered again"
+    )
+    parser.add_argument("--json", action="store_true", help="the answer as one line of JSON")
+    parser.set_defaults(make=_steering(command))
+
+
+def _steering(command: Command) -> Callable[..., SteerOptions]:
+    def make(**values: Any) -> SteerOptions:
+        own = [field.name for field in attrs.fields(SteerOptions) if field.name in values]
+        options = {name: values.pop(name) for name in own}
+        name: TaskName | tuple[str, str | None] | None = values.pop("address", None)
+        if isinstance(name, TaskName):
+            values |= {"company": name.company, "task": name.task}
+        elif name is not None:
+            values |= {"company": name[0], "task": name[1]}
+        return SteerOptions(command=command, given=Given(**values), **options)
+
+    return make
+
+
+def _new_task_name(text: str) -> TaskName | tuple[str, None]:
+    return task_name(text) if "/" in text else (text, None)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 is needed, not {text!r}")
+    return value

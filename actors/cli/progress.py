@@ -14,7 +14,7 @@ from actors import KINDS, Event
 from actors.cli.events import event_json, event_sentence
 from actors.cli.output import Output, complain
 from actors.cli.standing import Tally
-from actors.cli.text import clock, plain
+from actors.sentences import clock, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

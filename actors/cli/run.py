@@ -1,4 +1,4 @@
-"""``run``: execute a plan until nothing can go on without a person.
+"""``run``: execute a plan until nothing can go on without a person, or with ``--stay`` until it is interrupted.
 
 Every run says the whole plan again. What is stored already is recognised by its id, so running a plan again
 continues it, adds its new tasks, and changes nothing that is there.
@@ -21,7 +21,7 @@ from actors.cli.plan import COMMAND, Plan
 from actors.cli.progress import View
 from actors.cli.standing import Tally, at_rest, goes_on, tally
 from actors.cli.submission import move, require_tasks, submit
-from actors.cli.text import plain
+from actors.sentences import plain
 
 DRAIN_S: Final = 30.0
 """How long the first Ctrl-C waits for what executes; then it becomes the second."""
@@ -36,6 +36,8 @@ LOOK_SHARE: Final = 10
 most one part in so many of the time; when nothing is in flight any more, one looks at once."""
 STALE_S: Final = 2.0
 """A state can change without an event (a rest after crashes ends): so look again after this time."""
+
+STAYS: Final = "nothing goes on without a person: waits for what other commands send. Ctrl-C ends it"
 
 Hook = Callable[[Runtime, Sequence[TaskStatus]], Awaitable[bool]]
 """Called when nothing goes on; says whether it set something going."""
@@ -99,6 +101,7 @@ class _Session:
         self._interrupts = interrupts
         self._hook = hook
         self._position = position
+        self._stays = False
         self._changed: set[str] = set()
         self._news = trio.Event()
         self._by_company: dict[str, tuple[TaskStatus, ...]] = {}
@@ -145,10 +148,14 @@ class _Session:
         while True:
             began_s = trio.current_time()
             await self._look()
-            if at_rest(self.statuses):
-                if self._hook is None or not await self._hook(self._runtime, self.statuses):
+            if at_rest(self.statuses) and self._runtime.inbox_quiet:
+                if self._hook is not None and await self._hook(self._runtime, self.statuses):
+                    self._changed |= set(self._by_company)
+                elif not self._options.stay:
                     return
-                self._changed |= set(self._by_company)
+                elif not self._stays:
+                    self._stays = True
+                    self._view.note(STAYS)
             took_s = trio.current_time() - began_s
             await trio.sleep(LOOK_PAUSE_S)
             with trio.move_on_after(STALE_S) as waiting:

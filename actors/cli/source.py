@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from actors.cli.text import plain
+from actors.sentences import plain
 
 PLAN_BYTES_MAX: Final = 4 * 1024 * 1024
 """A plan of ten thousand tasks has about 3 MB. More than this is not a plan but data, which belongs in

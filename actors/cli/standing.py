@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from actors import ReasonKind, TaskStatus, WorkState
-from actors.cli.text import plain, reason_sentence
+from actors.sentences import plain, reason_sentence
 
 TASKS_LISTED: Final = 20
 """Of the tasks that did not complete, in a summary: what fits on one screen."""

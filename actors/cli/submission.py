@@ -18,7 +18,7 @@ from actors import (
 from actors.cli.parser import RunOptions, TaskName
 from actors.cli.plan import CompanyPlan, Plan, in_dependency_order
 from actors.cli.progress import View
-from actors.cli.text import listed, plain
+from actors.sentences import listed, plain
 
 
 class TaskNotThere(Exception):

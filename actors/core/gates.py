@@ -190,7 +190,9 @@ _TASK_GATES: tuple[_TaskGate, ...] = (
     ),
     (
         lambda entry: entry.task.mode is Mode.MANUAL and entry.run is not None and not entry.run.started,
-        lambda _, __: [Reason(ReasonKind.MANUAL)],
+        lambda _, entry: [
+            Reason(ReasonKind.MANUAL, at_ms=None if entry.run is None else entry.run.created_ms)
+        ],
     ),
 )
 """In the order in which they are asked: whether the gate is closed, and what it says then."""

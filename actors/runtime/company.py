@@ -41,6 +41,7 @@ from . import recovery
 from .attempts import Attempt, AttemptRef, Registry
 from .describe import describe
 from .execution import Executor
+from .intake import write_answer
 from .lookup import look_up
 from .mailbox import Envelope, Errand, Mailbox, Sweep
 from .slots import Slots, TurnSlots
@@ -361,16 +362,20 @@ class CompanyActor:
         if isinstance(content, Sweep):
             turn.healed = recovery.look_again(draft, self.name, self.around, self._unseen) or turn.healed
             return Value(None)
+        answer: Outcome[Any]
         mark = draft.mark()
         try:
-            return Value(decide(draft, content, looked))
+            answer = Value(decide(draft, content, looked))
         except Refused as refusal:
             draft.rollback(mark)
             if envelope.reply is None:
                 draft.event(
                     "message.refused", reason=clean_text(str(refusal)), message=type(content).__name__
                 )
-            return Error(refusal)
+            answer = Error(refusal)
+        if envelope.inbox is not None:
+            write_answer(draft, envelope.inbox, content, answer)
+        return answer
 
     def _blame(self, turn: Turn, guilty: Envelope | None, error: BaseException) -> None:
         """The turn came to nothing: the guilty message is answered, the others are taken again by the next actor."""

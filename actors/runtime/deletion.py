@@ -14,8 +14,10 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from actors.errors import CompanyActive
+from actors.errors import CompanyActive, CompanyDeleted
 from actors.retention import DeletedCompany
+from actors.wire import encode_error
+from storage import inbox
 from storage.database import Database
 from storage.errors import StaleEpoch
 from storage.records import EventRecord
@@ -48,6 +50,7 @@ class MarkDeleted:
         if active or self.attempts:
             raise CompanyActive(self.name, active, self.attempts)
         told = tell(conn, self.company_id, EventRecord("company.deleting", self.now_ms))
+        inbox.answer_all(conn, self.name, encode_error(CompanyDeleted(self.name)), self.now_ms)
         marked = conn.execute(
             SQL["mark_deleted"], {"company_id": self.company_id, "epoch": self.epoch}
         ).rowcount
@@ -85,6 +88,8 @@ class DeleteSome:
         key = {"company_id": self.company_id}
         if conn.execute(SQL["deletion"], key).fetchone() is None:
             raise NotMarked
+        if inbox.forget(conn, self.company_id):
+            return None
         removed = remove_some(conn, self.company_id)
         if removed:
             counts = {name: removed.get(name, 0) for name in COUNTED}

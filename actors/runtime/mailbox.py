@@ -60,10 +60,13 @@ class Sweep:
 
 @attrs.frozen(eq=False)
 class Envelope:
-    """A message under way. Without ``reply`` it was told, not asked."""
+    """A message under way. Without ``reply`` it was told, not asked. ``inbox`` is the number of its row if it
+    came from another process.
+    """
 
     content: Message[Any] | Report | Sweep
     reply: Reply | None = None
+    inbox: int | None = None
 
     def answer(self, value: object) -> None:
         if self.reply is not None:

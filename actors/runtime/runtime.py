@@ -49,6 +49,7 @@ from .execution import STOP_GRACE_S, WAITING_MAX, Executor
 from .handle import Company
 from .housekeeping import Housekeeper
 from .hub import Hub
+from .intake import POLL_S, Intake
 from .log import Events, follow_events
 from .mailbox import Envelope
 from .maintenance import copy_of
@@ -142,6 +143,7 @@ class Runtime:
             self,
         )
         self.sweeper = Sweeper(self)
+        self.intake = Intake(self)
         self.housekeeper = Housekeeper(self)
         self.watchdog = Watchdog()
         self._nursery = nursery
@@ -192,6 +194,13 @@ class Runtime:
     def last_sweep(self) -> SweepReport | None:
         """What the last sweep found; the first one runs at start-up."""
         return self.sweeper.last
+
+    @property
+    def inbox_quiet(self) -> bool:
+        """Whether nothing that other processes sent is under way. What waited at the start is taken before
+        the block of `open_runtime` begins.
+        """
+        return self.intake.quiet
 
     @property
     def last_prune(self) -> PruneReport | None:
@@ -288,6 +297,7 @@ class Runtime:
         return (
             not len(self.registry)
             and not self.supervisor.has_due
+            and self.intake.quiet
             and all(
                 cell.mailbox.unused
                 and not cell.mailbox.woken
@@ -684,6 +694,7 @@ async def run_database(
                 try:
                     await _begin(runtime)
                     nursery.start_soon(runtime.sweeper.run)
+                    nursery.start_soon(runtime.intake.run, POLL_S if how == "thread" else None)
                     nursery.start_soon(runtime.housekeeper.run)
                     yield runtime
                     await runtime.aclose()
@@ -726,10 +737,11 @@ def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, E
 
 
 async def _begin(runtime: Runtime) -> None:
-    """Start-up is a sweep; then the due times of the companies that are not there."""
+    """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox."""
     rows: list[Any] = await runtime.database.read(
         lambda conn: conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
     )
     for name, due_ms in rows:
         runtime.supervisor.note_due(name, due_ms)
     await runtime.sweeper.sweep()
+    await runtime.intake.look()

@@ -21,10 +21,10 @@ class Statistics:
     """Counts are of this moment. Only companies whose actor is loaded are counted: of the others nothing runs.
 
     ``queued``, ``active``: tasks; ``executing``, ``waiting``, ``abandoned``: attempts; ``parked``: names of
-    companies; ``mailbox_user``, ``mailbox_system``: messages that wait, over all companies; ``wal_bytes``:
-    size of the write-ahead log, which grows while somebody, in whatever process, reads an old snapshot;
-    ``writer``: batches, units and seconds of the group commit; ``loop_lag_s``: how late the event loop was
-    lately.
+    companies; ``mailbox_user``, ``mailbox_system``: messages that wait, over all companies; ``inbox``:
+    messages of other processes that were taken and are not answered yet; ``wal_bytes``: size of the
+    write-ahead log, which grows while somebody, in whatever process, reads an old snapshot; ``writer``:
+    batches, units and seconds of the group commit; ``loop_lag_s``: how late the event loop was lately.
     """
 
     companies: int
@@ -37,6 +37,7 @@ class Statistics:
     parked: tuple[str, ...]
     mailbox_user: int
     mailbox_system: int
+    inbox: int
     last_sweep: SweepReport | None
     last_prune: PruneReport | None
     wal_bytes: int
@@ -60,6 +61,7 @@ def statistics_of(runtime: Runtime) -> Statistics:
         parked=tuple(cell.name for cell in cells if cell.parked is not None),
         mailbox_user=sum(user for user, _ in depths),
         mailbox_system=sum(system for _, system in depths),
+        inbox=runtime.intake.under_way,
         last_sweep=runtime.last_sweep,
         last_prune=runtime.last_prune,
         wal_bytes=wal_bytes(runtime.path),

@@ -326,6 +326,69 @@ UPDATE companies SET checked_ms = :now_ms WHERE name IN (SELECT value FROM json_
 -- name: earliest_due
 SELECT name, due_ms FROM companies INDEXED BY companies_due WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT :limit;
 
+-- name: inbox_find
+SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox WHERE company = :company AND id = :id;
+
+-- name: inbox_put
+INSERT INTO inbox (company, id, sent_ms, message) VALUES (:company, :id, :sent_ms, :message);
+
+-- name: inbox_count
+-- How many wait, and how many of them for this company; counts stop at what is allowed.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM inbox INDEXED BY inbox_waiting WHERE answered_ms IS NULL LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM inbox INDEXED BY inbox_waiting
+                           WHERE answered_ms IS NULL AND company = :company LIMIT :most_of_company));
+
+-- name: data_version
+-- Changes with every commit of another connection, whichever process it belongs to, and with nothing else.
+PRAGMA data_version;
+
+-- name: inbox_waiting
+-- The first that wait, in rounds over the companies: the first of each, then the second of each. Reads the index alone.
+SELECT number FROM (
+    SELECT number, row_number() OVER (PARTITION BY company ORDER BY number) AS place
+    FROM inbox INDEXED BY inbox_waiting
+    WHERE answered_ms IS NULL AND company NOT IN (SELECT value FROM json_each(:busy)))
+WHERE place <= :each ORDER BY place, number LIMIT :limit;
+
+-- name: inbox_row
+SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox WHERE number = :number;
+
+-- name: inbox_answer
+-- In the unit that carries out the message; refused if it is answered already or gone.
+INSERT INTO inbox_answers (number, answered_ms, answer) VALUES (:number, :answered_ms, :answer);
+
+-- name: inbox_answer_unless_answered
+-- For a message that was not carried out, or whose unit has answered it itself.
+UPDATE inbox SET answered_ms = :answered_ms, answer = :answer WHERE number = :number AND answered_ms IS NULL;
+
+-- name: inbox_answer_all
+-- Whatever waits for a company that is being deleted.
+UPDATE inbox INDEXED BY inbox_waiting SET answered_ms = :answered_ms, answer = :answer
+WHERE answered_ms IS NULL AND company = :company;
+
+-- name: inbox_forget
+-- What was said to a company that is being deleted, some at a time.
+DELETE FROM inbox WHERE number IN (
+    SELECT inbox.number FROM deletions CROSS JOIN inbox ON inbox.company = deletions.name
+    WHERE deletions.company_id = :company_id AND inbox.answered_ms <= deletions.asked_ms LIMIT :limit);
+
+-- name: inbox_unanswered
+SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox INDEXED BY inbox_waiting
+WHERE answered_ms IS NULL AND (:company IS NULL OR company = :company) ORDER BY number LIMIT :limit;
+
+-- name: inbox_lately_answered
+SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox INDEXED BY inbox_answered
+WHERE answered_ms IS NOT NULL AND (:company IS NULL OR company = :company) ORDER BY answered_ms DESC, number DESC LIMIT :limit;
+
+-- name: inbox_companies
+SELECT DISTINCT company FROM inbox INDEXED BY inbox_waiting WHERE answered_ms IS NULL;
+
+-- name: inbox_oldest_answer
+SELECT answered_ms FROM inbox INDEXED BY inbox_answered WHERE answered_ms IS NOT NULL ORDER BY answered_ms LIMIT 1;
+
+-- name: inbox_prune
+DELETE FROM inbox WHERE number IN (
+    SELECT number FROM inbox INDEXED BY inbox_answered WHERE answered_ms < :before_ms ORDER BY answered_ms LIMIT :limit);
 -- name: floor
 -- Row 0 is the floor of the whole log.
 SELECT position, seq FROM floors WHERE company_id = :company_id;

@@ -190,6 +190,38 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_company ON events (company_id, seq) WHERE company_id IS NOT NULL;
 CREATE INDEX events_task ON events (company_id, task_seq) WHERE task_seq IS NOT NULL;
 
+CREATE TABLE inbox (
+    -- messages that other processes left for the host, each with its answer; the one table that others write to.
+    -- Pruned by the host itself: an answered row goes a week after its answer, see storage/inbox.py
+    number       INTEGER PRIMARY KEY AUTOINCREMENT,   -- the order of arrival
+    company      TEXT    NOT NULL,
+    id           TEXT    NOT NULL,                    -- chosen by the sender: sent again it finds its first answer
+    sent_ms      INTEGER NOT NULL,
+    answered_ms  INTEGER,                             -- NULL: it waits
+    answer       TEXT,
+    message      TEXT    NOT NULL CHECK (length(message) <= 4194304),
+    UNIQUE (company, id),
+    CHECK ((answered_ms IS NULL) = (answer IS NULL))
+) STRICT;
+
+CREATE INDEX inbox_waiting ON inbox (company, answered_ms) WHERE answered_ms IS NULL;
+CREATE INDEX inbox_answered ON inbox (answered_ms) WHERE answered_ms IS NOT NULL;
+
+-- An answer is given once. The unit that carries out a message writes the answer through this view, so a message that is
+-- answered already, or is not there, takes the whole unit back and nothing of it happens.
+CREATE VIEW inbox_answers AS SELECT number, answered_ms, answer FROM inbox WHERE answered_ms IS NOT NULL;
+
+CREATE TRIGGER inbox_answer INSTEAD OF INSERT ON inbox_answers
+BEGIN
+    SELECT RAISE(ABORT, 'no such message waits for an answer')
+    WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE number = NEW.number AND answered_ms IS NULL);
+    UPDATE inbox SET answered_ms = NEW.answered_ms, answer = NEW.answer WHERE number = NEW.number;
+END;
+
+CREATE TRIGGER inbox_answered_once BEFORE UPDATE OF answered_ms, answer ON inbox WHEN OLD.answered_ms IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'this message is answered');
+END;
 CREATE TABLE floors (
     -- how far the log was let go: what stood at or before the position is gone. Row 0 speaks of the whole log; a
     -- company's row of the last line of its own that is gone, so that a cursor of a quiet company is not too old

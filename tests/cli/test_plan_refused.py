@@ -8,8 +8,8 @@ import pytest
 
 from actors.cli import source
 from actors.cli.plan import PlanError, read_plan
-from actors.cli.text import plain
 from actors.messages import ATTEMPTS_MAX_LIMIT
+from actors.sentences import plain
 
 from .test_plan import read
 

@@ -189,7 +189,7 @@ def test_a_manual_task_waits_until_it_is_started(place: Place) -> None:
     plan = place.plan(MANUAL)
     done = place.run()
     assert done.status == 1
-    assert "acme/by-hand is manual: it waits until somebody starts it" in done.lines
+    assert any(line.startswith("acme/by-hand waits for a person to start it since ") for line in done.lines)
     assert f"  python -m actors run {plan} --db {place.db} --start acme/by-hand" in done.lines
     assert place.run("--start", "acme/by-hand").status == 0
 
@@ -211,7 +211,7 @@ def test_where_nothing_may_execute_nothing_is_waited_for(place: Place) -> None:
     place.plan("[companies.acme]\nruns_max = 0\n[[companies.acme.tasks]]\nid = 'b'\nrun = 'true'\n")
     done = place.run()
     assert done.status == 1
-    assert "acme/b the company's runs_max is 0, so nothing starts" in done.lines
+    assert "acme/b waits: the company's runs_max is 0, so nothing starts" in done.lines
 
 
 def test_a_command_that_takes_too_long_is_ended_and_tried_again(place: Place) -> None:
@@ -383,8 +383,9 @@ def test_the_read_commands_say_where_things_stand_when_no_host_runs(place: Place
     queue = place.cli("queue", "--company", "acme").lines
     assert [line.split()[3] for line in queue] == ["acme/second", "acme/third"]
     explain = place.cli("explain", "acme/third").lines
-    assert explain[0] == "acme/third: third"
-    assert "  depends on second, which is blocked itself" in explain
+    assert explain[0] == "acme/third is blocked: it depends on acme/second, which is blocked itself."
+    assert explain[1] == f"  See why: python -m actors explain acme/second --db {place.db}"
+    assert explain[2] == "It also waits: no process runs this database."
     explain = place.cli("explain", "acme/first").lines
     assert "    not yet repaired" in explain
     timeline = place.cli("timeline", "acme/first").lines

@@ -93,7 +93,7 @@ def test_a_summary_counts_and_names_causes_before_what_they_hold_up() -> None:
         "acme  1 of 4 completed, 1 manual, 1 blocked, 1 failed",
         "",
         "acme/broken failed: boom",
-        "acme/by hand is manual: it waits until somebody starts it",
+        "acme/by hand waits for a person to start it",
         "acme/after depends on broken, which failed",
     ]
 

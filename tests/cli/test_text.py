@@ -7,8 +7,8 @@ import json
 import pytest
 
 from actors.cli.events import EVENTS, event_json, event_line, event_sentence
-from actors.cli.text import REASONS, clock, duration, moment, plain, reason_sentence, relative, shortened
 from actors.events import KINDS, Event
+from actors.sentences import REASONS, clock, duration, moment, plain, reason_sentence, relative, shortened
 from actors.states import Reason, ReasonKind
 
 NOW_MS = 1_700_000_000_000
@@ -69,29 +69,32 @@ SAID = [
             at_ms=NOW_MS - 4_000,
             text="exit 1",
         ),
-        "failed in n after 3 tries 4.0 s ago: exit 1",
+        f"failed in n after 3 tries at {clock(NOW_MS - 4_000)[11:]} (4.0 s ago): exit 1",
     ),
     (Reason(ReasonKind.DEPENDENCY_CYCLE, tasks=("a", "b", "a"), count=2), "waits for itself: a → b → a"),
-    (Reason(ReasonKind.TASKS_AHEAD, tasks=("a",), count=1), "a goes first"),
+    (Reason(ReasonKind.TASKS_AHEAD, tasks=("a",), count=1), "comes after a"),
     (Reason(ReasonKind.TASKS_AHEAD, numbers={"active": 0, "runs_max": 1}), "is the next to start"),
     (
         Reason(ReasonKind.RUN_SLOTS, tasks=("a", "b"), count=2, numbers={"active": 2, "runs_max": 2}),
-        "the company's 2 run slots are taken by a, b",
+        "waits for a run slot: the company's 2 are taken by a, b",
     ),
     (
         Reason(ReasonKind.RUN_SLOTS, tasks=("a",), count=1, numbers={"active": 1, "runs_max": 1}),
         "runs after a",
     ),
-    (Reason(ReasonKind.RUN_SLOTS, numbers={"runs_max": 0}), "the company's runs_max is 0, so nothing starts"),
+    (
+        Reason(ReasonKind.RUN_SLOTS, numbers={"runs_max": 0}),
+        "waits: the company's runs_max is 0, so nothing starts",
+    ),
     (
         Reason(ReasonKind.BACKING_OFF, nodes=("n",), count=1, at_ms=NOW_MS + 2_500, text="exit 1"),
-        "tries n again in 2.5 s: exit 1",
+        f"tries n again at {clock(NOW_MS + 2_500)[11:]} (in 2.5 s): exit 1",
     ),
     (
         Reason(ReasonKind.EXECUTION_SLOT, nodes=("n",), count=1, tasks=("acme/a/1/n/1",)),
-        "n waits for an execution slot; they are held by acme/a/1/n/1",
+        "waits for an execution slot for n, all held by acme/a/1/n/1",
     ),
-    (Reason(ReasonKind.MANUAL), "is manual: it waits until somebody starts it"),
+    (Reason(ReasonKind.MANUAL), "waits for a person to start it"),
 ]
 
 
@@ -187,5 +190,7 @@ def test_a_duration_is_told_in_its_two_largest_units(ms: int, expected: str) -> 
 def test_a_moment_is_told_as_seen_from_now_and_by_the_clock() -> None:
     assert relative(NOW_MS + 90_000, NOW_MS) == "in 1 min 30 s"
     assert relative(NOW_MS - 90_000, NOW_MS) == "1 min 30 s ago"
-    assert moment(NOW_MS, NOW_MS) == f"{clock(NOW_MS)} (0.0 s ago)"
+    assert moment(NOW_MS, NOW_MS) == f"{clock(NOW_MS)[11:]} (0.0 s ago)"
+    yesterday_ms = NOW_MS - 86_400_000
+    assert moment(yesterday_ms, NOW_MS) == f"{clock(yesterday_ms)} (1 d ago)"
     assert clock(10**24) == f"{10**24} ms"

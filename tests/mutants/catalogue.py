@@ -179,8 +179,8 @@ BEGIN
         "an ask is answered before its commit",
         "5",
         "actors/runtime/company.py",
-        "            return Value(decide(draft, content, looked))",
-        "            envelope.answer(early := decide(draft, content, looked))\n            return Value(early)",
+        "            answer = Value(decide(draft, content, looked))\n",
+        "            answer = Value(decide(draft, content, looked))\n            envelope.answer(answer.value)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(

@@ -21,10 +21,16 @@ from tests.bench.peers.raw import fill
 WALKS: Mapping[str, str] = {
     "forget_processes": "once in the life of a copy of the database",
     "prune_hosts": "in the order of its rows, up to a limit",
+    "inbox_count": "what waits in the inbox, which is bounded: its index alone, up to the limit",
+    "inbox_waiting": "what waits in the inbox, which is bounded: its index alone",
+    "inbox_companies": "what waits in the inbox, which is bounded: its index alone",
+    "inbox_unanswered": "for display: what waits in the inbox, which is bounded",
     "list_deletions": "in the order of its rows, up to a limit; companies that are being deleted are few",
     "last_position": "of a table with one row for each table that numbers its rows",
 }
 SORTS: Mapping[str, str] = {
+    "inbox_waiting": "what waits in the inbox, which is bounded: numbers, in rounds over the companies",
+    "inbox_unanswered": "for display: what waits in the inbox, which is bounded",
     "attempts_of": "for display: the attempts of one task",
     "sweep_queued": "companies with unsettled runs, at most a name and a time each",
 }

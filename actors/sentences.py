@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from actors import Reason, ReasonKind
+import attrs
+
+from actors.states import Reason, ReasonKind
 
 ERROR_CHARS_SHOWN: Final = 300
 """Of an error, in one line; `timeline` and `log --json` have all of it."""
@@ -75,15 +77,31 @@ def relative(at_ms: int, now_ms: int) -> str:
 
 
 def moment(at_ms: int, now_ms: int) -> str:
-    """A moment both ways."""
-    return f"{clock(at_ms)} ({relative(at_ms, now_ms)})"
+    """A moment both ways; the date is left out if it is today's."""
+    at, now = clock(at_ms), clock(now_ms)
+    return f"{at[11:] if at[:10] == now[:10] else at} ({relative(at_ms, now_ms)})"
 
 
 # --- reasons ------------------------------------------------------------------------------------------------
 
 
+def describe_reason(
+    reason: Reason, *, subject: str = "it", company: str | None = None, now_ms: int | None = None
+) -> str:
+    """A reason as a sentence that a person would say, in one line: "it waits for collect and 2 more".
+
+    ``subject`` is what the sentence is about. ``company`` is put before the ids of tasks, so that they can
+    be given to the command line. Times are local and relative to ``now_ms`` (ms since the epoch; by default
+    the present). There is a sentence for every kind. What came from outside is made safe for a terminal.
+    """
+    at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if company is not None and reason.kind is not ReasonKind.EXECUTION_SLOT:  # those names have it already
+        reason = attrs.evolve(reason, tasks=tuple(f"{company}/{task}" for task in reason.tasks))
+    return f"{subject} {reason_sentence(reason, at_ms)}"
+
+
 def reason_sentence(reason: Reason, now_ms: int) -> str:
-    """Why a task stands where it stands."""
+    """The sentence without its subject."""
     return REASONS[reason.kind](reason, now_ms)
 
 
@@ -107,11 +125,11 @@ def _because(reason: Reason) -> str:
 
 
 def _when(reason: Reason, now_ms: int) -> str:
-    return "" if reason.at_ms is None else f" {relative(reason.at_ms, now_ms)}"
+    return "" if reason.at_ms is None else f" at {moment(reason.at_ms, now_ms)}"
 
 
-def _since(reason: Reason) -> str:
-    return "" if reason.at_ms is None else f" since {clock(reason.at_ms)}"
+def _since(reason: Reason, now_ms: int) -> str:
+    return "" if reason.at_ms is None else f" since {moment(reason.at_ms, now_ms)}"
 
 
 def _failed(reason: Reason, now_ms: int) -> str:
@@ -124,27 +142,36 @@ def _failed(reason: Reason, now_ms: int) -> str:
 def _run_slots(reason: Reason, _now_ms: int) -> str:
     most = reason.numbers.get("runs_max")
     if most == 0:
-        return "the company's runs_max is 0, so nothing starts"
+        return "waits: the company's runs_max is 0, so nothing starts"
     taken = (
-        f"the company's {most} run slots are taken by {_tasks(reason)}"
+        f"waits for a run slot: the company's {most} are taken by {_tasks(reason)}"
         if most != 1
         else f"runs after {_tasks(reason)}"
     )
     return f"{taken} ({shortened(reason.text)})" if reason.text else taken
 
 
-def _halted(reason: Reason, _now_ms: int) -> str:
-    return f"halted{_since(reason)}: it waits for a person{_because(reason)}"
+def _halted(reason: Reason, now_ms: int) -> str:
+    return f"is halted{_since(reason, now_ms)} and waits for a person{_because(reason)}"
 
 
-def _ending(reason: Reason, _now_ms: int) -> str:
-    return f"is ending{_since(reason)}" + (f", {_nodes(reason)} is still alive" if reason.nodes else "")
+def _ending(reason: Reason, now_ms: int) -> str:
+    return f"is ending{_since(reason, now_ms)}" + (
+        f", {_nodes(reason)} is still alive" if reason.nodes else ""
+    )
 
 
 def _ahead(reason: Reason, _now_ms: int) -> str:
-    if not reason.tasks:
-        return "is the next to start"
-    return f"{_tasks(reason)} {'goes' if reason.count <= 1 else 'go'} first"
+    return f"comes after {_tasks(reason)}" if reason.tasks else "is the next to start"
+
+
+def _no_host(reason: Reason, _now_ms: int) -> str:
+    if reason.nodes:
+        return (
+            f"waits: no process runs this database. {_nodes(reason)} was executing when the last one ended, "
+            "and runs again with the next"
+        )
+    return "waits: no process runs this database"
 
 
 def _upstream(what: str) -> Callable[[Reason, int], str]:
@@ -161,15 +188,15 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.COMPLETED: lambda r, now: f"completed{_when(r, now)}",
         ReasonKind.FAILED: _failed,
         ReasonKind.STOPPED: lambda r, now: f"was stopped{_when(r, now)}{_because(r)}",
-        ReasonKind.QUARANTINED: _simple("quarantined: what is stored of it cannot be trusted"),
-        ReasonKind.EXECUTING: lambda r, _: f"executes {_nodes(r)}{_since(r)}{_because(r)}",
-        ReasonKind.WAITING: lambda r, now: f"{_nodes(r)} waits{_when(r, now)}{_because(r)}",
+        ReasonKind.QUARANTINED: _simple("is quarantined: what is stored of it cannot be trusted"),
+        ReasonKind.EXECUTING: lambda r, now: f"executes {_nodes(r)}{_since(r, now)}{_because(r)}",
+        ReasonKind.WAITING: lambda r, now: f"waits in {_nodes(r)}{_since(r, now)}{_because(r)}",
         ReasonKind.ABANDONED_LIMIT: lambda r, _: (
-            f"{r.count} attempts were left behind and still live, so nothing new starts{_because(r)}"
+            f"waits: {r.count} attempts were left behind and still live, so nothing new starts{_because(r)}"
         ),
         ReasonKind.BACKING_OFF: lambda r, now: f"tries {_nodes(r)} again{_when(r, now)}{_because(r)}",
-        ReasonKind.EXECUTION_SLOT: lambda r, _: f"{_nodes(r)} waits for an execution slot{_held_by(r)}",
-        ReasonKind.NODE_READY: lambda r, _: f"{_nodes(r)} is about to start{_because(r)}",
+        ReasonKind.EXECUTION_SLOT: lambda r, _: f"waits for an execution slot for {_nodes(r)}{_held_by(r)}",
+        ReasonKind.NODE_READY: lambda r, _: f"is about to start {_nodes(r)}{_because(r)}",
         ReasonKind.ENDING: _ending,
         ReasonKind.HALTED: _halted,
         ReasonKind.UPSTREAM_FAILED: _upstream("failed"),
@@ -182,35 +209,30 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.DEPENDENCY_CYCLE: lambda r, _: (
             f"waits for itself: {' → '.join(plain(task) for task in r.tasks)}"
         ),
-        ReasonKind.RUN_MISSING: _simple("its run is missing from the database"),
-        ReasonKind.HANDLER_MISSING: lambda r, _: f"no handler here is called {plain(r.text or _nodes(r))}",
-        ReasonKind.GRAPH_MISSING: lambda r, _: f"its graph {plain(r.text or '')} is not defined",
-        ReasonKind.UPSTREAM_UNFINISHED: lambda r, _: f"waits for {_tasks(r)}",
-        ReasonKind.MANUAL: _simple("is manual: it waits until somebody starts it"),
-        ReasonKind.COMPANY_PAUSED: lambda r, _: f"the company is paused{_since(r)}",
-        ReasonKind.COMPANY_PARKED: lambda r, now: (
-            f"the company rests after crashes{_until(r, now)}{_because(r)}"
+        ReasonKind.RUN_MISSING: _simple("has no run: its rows are incomplete"),
+        ReasonKind.HANDLER_MISSING: lambda r, _: (
+            f"needs a handler that is not registered here: {plain(r.text or _nodes(r))}"
         ),
-        ReasonKind.DRAINING: _simple("the host is closing, nothing new starts"),
-        ReasonKind.STORE_UNAVAILABLE: _simple("the database cannot be written at present"),
+        ReasonKind.GRAPH_MISSING: lambda r, _: f"needs a graph that is not defined: {plain(r.text or '')}",
+        ReasonKind.UPSTREAM_UNFINISHED: lambda r, _: f"waits for {_tasks(r)}",
+        ReasonKind.MANUAL: lambda r, now: f"waits for a person to start it{_since(r, now)}",
+        ReasonKind.COMPANY_PAUSED: lambda r, now: f"waits: the company is paused{_since(r, now)}",
+        ReasonKind.COMPANY_PARKED: lambda r, now: (
+            f"waits: the company rests after crashes{_until(r, now)}{_because(r)}"
+        ),
+        ReasonKind.DRAINING: _simple("waits: the host is closing, nothing new starts"),
+        ReasonKind.STORE_UNAVAILABLE: _simple("waits: the database cannot be written at present"),
         ReasonKind.RUN_SLOTS: _run_slots,
         ReasonKind.TASKS_AHEAD: _ahead,
-        ReasonKind.NO_HOST: lambda r, _: (
-            "no process runs this database"
-            + (
-                f"; {_nodes(r)} was executing when the last one ended, and runs again with the next"
-                if r.nodes
-                else ""
-            )
-        ),
+        ReasonKind.NO_HOST: _no_host,
     }
 )
-"""A sentence for every kind of reason. It goes on from the task's id: "acme/report waits for collect"."""
+"""A sentence for every kind of reason, without its subject, which is the task."""
 
 
 def _held_by(reason: Reason) -> str:
     holders = listed(reason.tasks, reason.count) if reason.tasks else plain(reason.text or "")
-    return f"; they are held by {holders}" if holders else ""
+    return f", all held by {holders}" if holders else ""
 
 
 def _until(reason: Reason, now_ms: int) -> str:

@@ -1,0 +1,83 @@
+"""What a person can do about a reason, as a command that can be pasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from actors import Reason, ReasonKind
+from actors.sentences import plain
+
+Advice = tuple[str, tuple[str, ...]]
+"""What it does, and the words of the command, without the database."""
+
+
+def command_line(*words: str) -> str:
+    """A command as it can be pasted into a terminal; the words are those after ``python -m actors``."""
+    return plain(shlex.join(["python", "-m", "actors", *words]))
+
+
+def advice(reason: Reason, company: str, task: str, db: Path) -> str | None:
+    """One thing to do about the reason: what it does, and the command. ``None`` where only time helps."""
+    make = _ADVICE.get(reason.kind)
+    found = None if make is None else make(reason, company, f"{company}/{task}")
+    if found is None:
+        return None
+    what, words = found
+    return f"{what}: {command_line(*words, '--db', str(db))}"
+
+
+def _on_task(what: str, command: str) -> Callable[[Reason, str, str], Advice | None]:
+    return lambda _reason, _company, name: (what, (command, name))
+
+
+def _on_company(what: str, *words: str) -> Callable[[Reason, str, str], Advice | None]:
+    return lambda _reason, company, _name: (what, (words[0], company, *words[1:]))
+
+
+def _on_first(what: str, command: str) -> Callable[[Reason, str, str], Advice | None]:
+    """About the first task that the reason names."""
+
+    def make(reason: Reason, company: str, _name: str) -> Advice | None:
+        return (what, (command, f"{company}/{reason.tasks[0]}")) if reason.tasks else None
+
+    return make
+
+
+def _run_slots(reason: Reason, company: str, _name: str) -> Advice | None:
+    more = str(reason.numbers.get("runs_max", 0) + 1)
+    return "Let more run at once", ("limits", company, "--runs-max", more)
+
+
+def _ahead(reason: Reason, _company: str, name: str) -> Advice | None:
+    return ("Put it first", ("start-now", name)) if reason.tasks else None
+
+
+_ADVICE: Final[Mapping[ReasonKind, Callable[[Reason, str, str], Advice | None]]] = MappingProxyType(
+    {
+        ReasonKind.ARCHIVED: _on_task("Bring it back", "unarchive"),
+        ReasonKind.COMPLETED: _on_task("See what it has come to", "result"),
+        ReasonKind.FAILED: _on_task("Go on with it", "retry"),
+        ReasonKind.STOPPED: _on_task("Go on with it", "retry"),
+        ReasonKind.QUARANTINED: _on_task("Trust it again", "retry"),
+        ReasonKind.BACKING_OFF: _on_task("Try it now", "retry"),
+        ReasonKind.HALTED: _on_task("Go on with it", "retry"),
+        ReasonKind.UPSTREAM_FAILED: _on_first("Go on with that", "retry"),
+        ReasonKind.UPSTREAM_STOPPED: _on_first("Go on with that", "retry"),
+        ReasonKind.UPSTREAM_HALTED: _on_first("See why", "explain"),
+        ReasonKind.UPSTREAM_BLOCKED: _on_first("See why", "explain"),
+        ReasonKind.UPSTREAM_ARCHIVED: _on_first("Bring that back", "unarchive"),
+        ReasonKind.UPSTREAM_QUARANTINED: _on_first("See why", "explain"),
+        ReasonKind.UPSTREAM_UNFINISHED: _on_first("See how far that is", "explain"),
+        ReasonKind.MANUAL: _on_task("Start it", "start"),
+        ReasonKind.COMPANY_PAUSED: _on_company("End the pause", "unpause"),
+        ReasonKind.COMPANY_PARKED: _on_company("Try again now", "unpark"),
+        ReasonKind.RUN_SLOTS: _run_slots,
+        ReasonKind.TASKS_AHEAD: _ahead,
+        ReasonKind.NO_HOST: lambda _reason, _company, _name: ("Run it", ("run", "PLAN.toml")),
+    }
+)
+"""What helps against a reason. Those that are absent pass by themselves, or need more than a command."""
