@@ -50,6 +50,7 @@ __all__ = [
     "Refused",
     "RetryAfter",
     "RuntimeClosed",
+    "ScheduleRefused",
     "SchemaTooNew",
     "StorageError",
     "StoreUnavailable",
@@ -57,6 +58,7 @@ __all__ = [
     "TurnkeeperError",
     "UnknownGraph",
     "UnknownHandler",
+    "UnknownSchedule",
     "UnknownUpstream",
     "WouldDeadlock",
 ]
@@ -122,6 +124,25 @@ class UnknownGraph(Refused):
     def __init__(self, graph: str) -> None:
         super().__init__(f"no graph is defined as {graph!r}: send DefineGraph first")
         self.graph = graph
+
+
+class UnknownSchedule(Refused):
+    """The company has no schedule of this name."""
+
+    def __init__(self, company: str, schedule: str) -> None:
+        super().__init__(f"company {company!r} has no schedule {schedule!r}: send SetSchedule first")
+        self.company = company
+        self.schedule = schedule
+
+
+class ScheduleRefused(Refused):
+    """The message does not fit the schedule as it stands."""
+
+    def __init__(self, message: str, schedule: str, text: str) -> None:
+        super().__init__(f"{message} {schedule!r} refused: {text}")
+        self.message = message
+        self.schedule = schedule
+        self.text = text
 
 
 class DependencyCycle(Refused):

@@ -90,12 +90,35 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "task.edited": Kind("info", ("fields",), "a task was changed"),
         "task.started": Kind("info", (), "the manual gate of the run was opened"),
         "task.moved_first": Kind("info", ("front",), "StartNow put the run first and past a company pause"),
+        "task.scheduled": Kind(
+            "info", ("not_before_ms",), "the time before which a task may not start was set, or taken away"
+        ),
         "task.archived": Kind("info", (), "a task was put away"),
         "task.unarchived": Kind("info", (), "it was brought back"),
         "task.quarantined": Kind(
             "error", ("interrupted",), "its rows or moves cannot be trusted; reason says why"
         ),
         "task.released": Kind("info", (), "a person lifted the quarantine"),
+        "schedule.set": Kind(
+            "info",
+            ("name", "cron", "every_ms", "zone", "overlap", "misfire", "jitter_ms", "next_ms"),
+            "a schedule was made or changed",
+        ),
+        "schedule.paused": Kind("info", ("name", "next_ms"), "it fires no more until it is resumed"),
+        "schedule.resumed": Kind("info", ("name", "next_ms"), "a person ended the pause"),
+        "schedule.removed": Kind("info", ("name",), "a schedule is gone; its tasks stay"),
+        "schedule.fired": Kind(
+            "info", ("name", "nominal_ms", "manual"), "it made a task, for its nominal time or by RunNow"
+        ),
+        "schedule.skipped": Kind(
+            "warning",
+            ("name", "count", "exact", "last_ms"),
+            "so many nominal times were left out, and more if not exact; reason says why, last_ms is the latest due",
+        ),
+        "schedule.disabled": Kind("error", ("name",), "it cannot fire; reason says why"),
+        "schedule.clock_back": Kind(
+            "warning", ("name", "back_ms", "next_ms", "due_ms"), "the wall clock went back: it goes on so"
+        ),
         "run.created": Kind("info", (), "Rerun made a new run"),
         "run.admitted": Kind("info", ("slot",), "the run took a run slot; upstream runs are pinned"),
         "run.completed": Kind("info", (), "all its nodes succeeded"),

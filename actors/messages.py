@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import attrs
 
 from actors.errors import InvalidMessage
+from actors.nominal import EVERY_MIN_MS, TIME_MAX_MS, cron_of
 from storage.codec import JSON_BYTES_MAX, check_name, encode
-from storage.records import Mode, RunStatus
+from storage.records import Misfire, Mode, Overlap, RunStatus
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -36,6 +38,9 @@ RUNS_MAX_LIMIT = 1_000_000
 WEIGHT_LIMIT = 1_000
 SECONDS_LIMIT = 10 * 365 * 86_400.0
 """Ten years: a longer duration is a mistake, and sums of it stay exact."""
+
+JITTER_S_LIMIT = 86_400.0
+"""A day: what is to start so much later than its time wants another time."""
 
 
 class Unset:
@@ -193,6 +198,45 @@ def _new_nodes(value: Iterable[Node] | Unset) -> tuple[Node, ...] | Unset:
 
 def _payload_text(value: object, what: str = "payload") -> str | None:
     return None if value is None else encode(value, what=what, bytes_max=JSON_BYTES_MAX)
+
+
+def _moment(value: object, what: str = "not_before") -> datetime:
+    """A point in time, in UTC: a datetime with a zone, or its ISO 8601 text with an offset."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidMessage(f"{what} must be a date and time in ISO 8601, not {value!r}") from None
+    if not isinstance(value, datetime):
+        raise InvalidMessage(f"{what} must be a datetime with a time zone, not {value!r}")
+    if value.utcoffset() is None:
+        raise InvalidMessage(
+            f"{what} {value.isoformat()} has no time zone, so it says no moment: give it one, "
+            'as datetime(…, tzinfo=ZoneInfo("Europe/Berlin"))'
+        )
+    try:
+        moment = value.astimezone(UTC)
+    except OverflowError:
+        moment = None
+    if moment is None or not 0 <= _ms(moment) < TIME_MAX_MS:
+        raise InvalidMessage(f"{what} must be from 1970 to 9998, not {value.isoformat()}")
+    return moment
+
+
+def _ms(moment: datetime) -> int:
+    """Whole milliseconds, rounded up: what may not begin before it does not."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _to_moment(value: datetime | str | None) -> datetime | None:
+    return None if value is None else _moment(value)
+
+
+def _new_moment(value: datetime | str | Unset | None) -> datetime | Unset | None:
+    return value if value is None or isinstance(value, Unset) else _moment(value)
 
 
 # --- nodes --------------------------------------------------------------------------------------------------
@@ -355,6 +399,19 @@ class GraphDefined:
 
 
 @attrs.frozen
+class ScheduleSettings:
+    """A schedule after the message. ``next_ms``: the nominal time of its next fire, ms UTC; ``None`` if it was
+    removed, or is ``disabled``, which says why.
+    """
+
+    name: str
+    next_ms: int | None
+    paused: bool = False
+    disabled: str | None = None
+    changed: bool = True
+
+
+@attrs.frozen
 class Unparked:
     """Whether the company was parked."""
 
@@ -386,7 +443,8 @@ class Submit(Message[Submitted]):
     this company whose newest runs must be completed. ``id`` and ``key`` are unique in the company while the
     task's row lives: the same content again returns the existing task, other content is a conflict.
     ``attempts_max`` is the tries of nodes that do not say their own. ``fail_fast``: the first node that
-    gives up stops the others.
+    gives up stops the others. ``not_before``: a datetime with a time zone (or its ISO 8601 text with an
+    offset) before which it does not start, but for `StartNow`.
     """
 
     title: str = attrs.field(validator=_is(_title))
@@ -402,6 +460,7 @@ class Submit(Message[Submitted]):
     key: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("an idempotency key")))
     attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_attempts_max))
     fail_fast: bool = attrs.field(default=False, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast")))
+    not_before: datetime | None = attrs.field(default=None, kw_only=True, converter=_to_moment)
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -410,6 +469,11 @@ class Submit(Message[Submitted]):
         if self.id is not None and self.id in self.depends_on:
             raise InvalidMessage(f"task {self.id!r} depends on itself")
         object.__setattr__(self, "payload_text", _payload_text(self.payload))
+
+    @property
+    def not_before_ms(self) -> int | None:
+        """``not_before`` as integer milliseconds UTC."""
+        return None if self.not_before is None else _ms(self.not_before)
 
 
 def _submits(value: object) -> tuple[Submit, ...]:
@@ -445,8 +509,8 @@ class Start(Message[Moved]):
 
 @attrs.frozen
 class StartNow(Message[Moved]):
-    """Put a task first in order and open its manual gate and the company's pause for it; never dependencies
-    or limits.
+    """Put a task first in order and open its manual gate, its not-before and the company's pause for it; never
+    dependencies or limits.
     """
 
     task: str = attrs.field(validator=_is(_task_id))
@@ -486,8 +550,8 @@ class Rerun(Message[Moved]):
 class Edit(Message[Moved]):
     """Change a task. ``priority`` and ``attempts_max`` count at once; the rest at the next admission.
 
-    ``depends_on`` and the nodes are read at a run's first admission, so for a run that was admitted they
-    count from the next run on.
+    ``depends_on``, ``not_before`` and the nodes are read at a run's first admission, so for a run that was
+    admitted they count from the next run on. ``not_before=None`` takes it away.
     """
 
     task: str = attrs.field(validator=_is(_task_id))
@@ -504,6 +568,7 @@ class Edit(Message[Moved]):
     fail_fast: bool | Unset = attrs.field(
         default=UNSET, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast"))
     )
+    not_before: datetime | Unset | None = attrs.field(default=UNSET, kw_only=True, converter=_new_moment)
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -518,6 +583,11 @@ class Edit(Message[Moved]):
     def changes(self) -> frozenset[str]:
         """Names of the fields that were given."""
         return frozenset(name for name in EDIT_FIELDS if not isinstance(getattr(self, name), Unset))
+
+    @property
+    def not_before_ms(self) -> int | None:
+        """``not_before`` as integer milliseconds UTC; ``None`` also where it is left as it is."""
+        return _ms(self.not_before) if isinstance(self.not_before, datetime) else None
 
     @property
     def at_once(self) -> bool:
@@ -537,6 +607,7 @@ EDIT_FIELDS = (
     "nodes",
     "graph",
     "fail_fast",
+    "not_before",
 )
 
 
@@ -613,3 +684,130 @@ class Unpark(Message[Unparked]):
     """End the rest of a company whose actor crashed too often, and forget its crashes."""
 
     control: ClassVar[bool] = True
+
+
+# --- messages about schedules -------------------------------------------------------------------------------
+
+
+def _schedule_name(value: object) -> str:
+    return check_name(value, what="a schedule's name")
+
+
+def _to_every(value: float | timedelta | None) -> float | None:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if value is None:
+        return None
+    seconds = _seconds(value, "every")
+    if round(seconds * 1000) < EVERY_MIN_MS:
+        raise InvalidMessage(f"every must be at least {EVERY_MIN_MS // 1000} s, not {seconds} s")
+    return seconds
+
+
+def _to_overlap(value: Overlap | str) -> Overlap:
+    try:
+        return Overlap(str(value))
+    except ValueError:
+        raise InvalidMessage(f'overlap must be "skip" or "queue", not {value!r}') from None
+
+
+def _to_misfire(value: Misfire | str) -> Misfire:
+    try:
+        return Misfire(str(value))
+    except ValueError:
+        raise InvalidMessage(f'misfire must be "latest" or "skip", not {value!r}') from None
+
+
+def _to_jitter_s(value: float) -> float:
+    seconds = _seconds(value, "jitter_s", positive=False)
+    if seconds > JITTER_S_LIMIT:
+        raise InvalidMessage(f"jitter_s must be at most a day ({JITTER_S_LIMIT:.0f} s), not {seconds}")
+    return seconds
+
+
+def _template(value: object) -> Submit:
+    if not isinstance(value, Submit):
+        raise InvalidMessage(f"a schedule's task must be a Submit, not {value!r}")
+    for name in ("id", "key", "not_before"):
+        if getattr(value, name) is not None:
+            raise InvalidMessage(
+                f"a schedule's task must not have {name}: each fire makes a task of its own, at its own time"
+            )
+    return value
+
+
+@attrs.frozen
+class SetSchedule(Message[ScheduleSettings]):
+    """Make a schedule, or change the one of this name. Every fire submits ``task`` anew.
+
+    ``cron``: five fields, read on the clock of ``zone`` (an IANA name; UTC if it is left out). ``every``: seconds (or
+    a timedelta) from now and from then on. ``overlap``: what to do at a fire while a task of the schedule is not
+    settled: ``"skip"`` it or ``"queue"`` it. ``misfire``: after an absence, fire once for the ``"latest"`` time that
+    was missed, or ``"skip"`` them all; a fire that is less than a minute late was not missed. ``jitter_s``: each fire's
+    task starts up to so many seconds later, the same for the same fire.
+
+    The same again changes nothing. A new ``cron``, ``every`` or ``zone`` counts from its next time on and fires
+    nothing by itself; a paused schedule stays paused; a disabled one is enabled. Raises `InvalidMessage` for a
+    cron text that no date fits.
+    """
+
+    name: str = attrs.field(validator=_is(_schedule_name))
+    cron: str | None = attrs.field(default=None, kw_only=True)
+    every: float | None = attrs.field(default=None, kw_only=True, converter=_to_every)
+    zone: str | None = attrs.field(default=None, kw_only=True)
+    task: Submit = attrs.field(kw_only=True, validator=_is(_template))
+    overlap: Overlap = attrs.field(default=Overlap.SKIP, kw_only=True, converter=_to_overlap)
+    misfire: Misfire = attrs.field(default=Misfire.LATEST, kw_only=True, converter=_to_misfire)
+    jitter_s: float = attrs.field(default=0.0, kw_only=True, converter=_to_jitter_s)
+
+    def __attrs_post_init__(self) -> None:
+        if (self.cron is None) == (self.every is None):
+            raise InvalidMessage("give one of cron and every")
+        if self.cron is None:
+            if self.zone is not None:
+                raise InvalidMessage("zone belongs to cron: an interval is the same in every zone")
+            return
+        for what, value in (("cron", self.cron), ("zone", self.zone)):
+            if value is not None and not isinstance(value, str):
+                raise InvalidMessage(f"{what} must be text, not {value!r}")
+        cron_of(self.cron, "UTC" if self.zone is None else self.zone)
+
+    @property
+    def every_ms(self) -> int | None:
+        """``every`` as integer milliseconds."""
+        return None if self.every is None else round(self.every * 1000)
+
+    @property
+    def jitter_ms(self) -> int:
+        """``jitter_s`` as integer milliseconds."""
+        return round(self.jitter_s * 1000)
+
+
+@attrs.frozen
+class PauseSchedule(Message[ScheduleSettings]):
+    """Hold a schedule until `ResumeSchedule`. It stays paused over restarts and changes; `RunNow` still works."""
+
+    name: str = attrs.field(validator=_is(_schedule_name))
+
+
+@attrs.frozen
+class ResumeSchedule(Message[ScheduleSettings]):
+    """End a `PauseSchedule`. What fell due meanwhile follows the schedule's misfire rule, at once."""
+
+    name: str = attrs.field(validator=_is(_schedule_name))
+
+
+@attrs.frozen
+class RemoveSchedule(Message[ScheduleSettings]):
+    """Take a schedule away. Tasks that it made stay."""
+
+    name: str = attrs.field(validator=_is(_schedule_name))
+
+
+@attrs.frozen
+class RunNow(Message[Submitted]):
+    """Submit the schedule's task now, besides its times: the next fire stays where it was. The task counts for
+    overlap, but this message does not ask whether another one is under way.
+    """
+
+    name: str = attrs.field(validator=_is(_schedule_name))

@@ -215,6 +215,7 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ),
         ReasonKind.GRAPH_MISSING: lambda r, _: f"needs a graph that is not defined: {plain(r.text or '')}",
         ReasonKind.UPSTREAM_UNFINISHED: lambda r, _: f"waits for {_tasks(r)}",
+        ReasonKind.NOT_BEFORE: lambda r, now: f"is scheduled: not before {moment(r.at_ms or 0, now)}",
         ReasonKind.MANUAL: lambda r, now: f"waits for a person to start it{_since(r, now)}",
         ReasonKind.COMPANY_PAUSED: lambda r, now: f"waits: the company is paused{_since(r, now)}",
         ReasonKind.COMPANY_PARKED: lambda r, now: (

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from storage.records import AttemptEnd, NodeStatus, RunStatus
+from storage.records import AttemptEnd, Misfire, NodeStatus, Overlap, RunStatus
 
 
 class WorkState(StrEnum):
@@ -28,6 +28,7 @@ class WorkState(StrEnum):
     HALTED = "halted"
     BLOCKED = "blocked"
     WAITING = "waiting"
+    SCHEDULED = "scheduled"
     HELD = "held"
     PAUSED = "paused"
     QUEUED = "queued"
@@ -64,6 +65,7 @@ class ReasonKind(StrEnum):
     GRAPH_MISSING = "graph_missing"
     # it can, but not yet
     UPSTREAM_UNFINISHED = "upstream_unfinished"
+    NOT_BEFORE = "not_before"
     MANUAL = "manual"
     COMPANY_PAUSED = "company_paused"
     COMPANY_PARKED = "company_parked"
@@ -151,6 +153,9 @@ class TaskStatus:
     settled_ms: int | None
     depends_on: tuple[str, ...]
     nodes: tuple[NodeView, ...] = ()
+    not_before_ms: int | None = None
+    schedule: str | None = None
+    """The schedule that made it."""
 
 
 @attrs.frozen
@@ -177,6 +182,32 @@ class AttemptView:
     ended_ms: int | None
     end: AttemptEnd | None
     error: str | None
+
+
+@attrs.frozen
+class ScheduleView:
+    """A schedule as it stands; times are ms UTC.
+
+    ``next_ms``: the nominal time of the next fire; while it is paused, of the first that waits for the misfire rule.
+    ``due_ms``: when that fire is due by the wall clock, which is earlier if the clock went back. ``fired_ms`` and
+    ``fired_task``: the last fire by its time; `RunNow` leaves both as they are. ``disabled``: why it cannot fire.
+    """
+
+    company: str
+    name: str
+    title: str
+    cron: str | None
+    every_s: float | None
+    zone: str
+    overlap: Overlap
+    misfire: Misfire
+    jitter_s: float
+    next_ms: int | None
+    due_ms: int | None
+    fired_ms: int | None
+    fired_task: str | None
+    paused_ms: int | None
+    disabled: str | None
 
 
 @attrs.frozen

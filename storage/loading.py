@@ -11,9 +11,21 @@ from typing import Any
 
 import attrs
 
-from storage.records import CompanyRecord, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.records import (
+    CompanyRecord,
+    Misfire,
+    Mode,
+    NodeRecord,
+    NodeStatus,
+    Overlap,
+    RunRecord,
+    RunStatus,
+    ScheduleRecord,
+    TaskRecord,
+)
 from storage.statements import SQL
 from storage.store import Undecodable
+from storage.values import names_of
 
 Row = Sequence[Any]
 Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
@@ -50,6 +62,7 @@ class LoadedCompany:
     tasks: tuple[LoadedTask, ...]
     missing: frozenset[str]
     """Upstream ids that no task has: planted rows."""
+    schedules: tuple[ScheduleRecord, ...] = ()
 
 
 @attrs.frozen
@@ -93,7 +106,25 @@ def load_company(conn: sqlite3.Connection, company: CompanyRecord, check: Check)
     tasks = _tasks(conn, company.company_id, rows, edges, check)
     more, missing = _upstreams(conn, company.company_id, tasks, check)
     graphs = tuple(LoadedGraph(*row) for row in conn.execute(SQL["load_graphs"], key).fetchall())
-    return LoadedCompany(company, graphs, (*tasks, *more), missing)
+    schedules = load_schedules(conn, company.company_id)
+    return LoadedCompany(company, graphs, (*tasks, *more), missing, schedules)
+
+
+def load_schedules(conn: sqlite3.Connection, company_id: int) -> tuple[ScheduleRecord, ...]:
+    """A company's schedules by name, each with what is wrong with its row if something is."""
+    rows = conn.execute(SQL["load_schedules"], {"company_id": company_id}).fetchall()
+    return tuple(_schedule(row) for row in rows)
+
+
+def _schedule(row: Row) -> ScheduleRecord:
+    fields = dict(zip(names_of(ScheduleRecord), row, strict=False))
+    bad = "a text that is not UTF-8" if any(isinstance(value, Undecodable) for value in row) else None
+    try:
+        fields.update(overlap=Overlap(fields["overlap"]), misfire=Misfire(fields["misfire"]))
+    except ValueError as error:
+        fields.update(overlap=Overlap.SKIP, misfire=Misfire.SKIP)
+        bad = str(error)
+    return ScheduleRecord(**fields, bad=bad)
 
 
 def find_tasks(conn: sqlite3.Connection, company_id: int, ids: Iterable[str], check: Check) -> FoundTasks:
@@ -147,6 +178,8 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
             attempts_max=row[8],
             fail_fast=bool(row[9]),
             archived_ms=row[10],
+            not_before_ms=row[21],
+            schedule=row[22],
         )
         run = None if row[12] is None else _run(row)
         nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
@@ -163,7 +196,7 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
 
 
 def _refuse_undecodable(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
-    texts: list[str | None] = [task.id, task.goal, task.graph, task.shape]
+    texts: list[str | None] = [task.id, task.goal, task.graph, task.shape, task.schedule]
     for node in nodes:
         texts += (node.spec, node.error)
     if any(isinstance(text, Undecodable) for text in texts):

@@ -74,6 +74,28 @@ class Mode(StrEnum):
     MANUAL = "manual"
 
 
+class Overlap(StrEnum):
+    """What a schedule does at its time while a task of it is not settled: leave the fire out, or queue it."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+
+
+class Misfire(StrEnum):
+    """What becomes of fires that were missed: the latest is caught up, or none."""
+
+    LATEST = "latest"
+    SKIP = "skip"
+
+
+class ScheduleStatus(StrEnum):
+    """Where a schedule stands. A disabled one waits for a `SetSchedule` that can be carried out."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"
+
+
 @value
 class CompanyRecord:
     """A company's own settings and counters. ``event_seq`` is not here: the database counts events itself."""
@@ -106,6 +128,10 @@ class TaskRecord:
     attempts_max: int | None = None
     fail_fast: bool = False
     archived_ms: int | None = None
+    not_before_ms: int | None = None
+    """Before this time no run of it has its first admission, but for `StartNow`."""
+    schedule: str | None = None
+    """Name of the schedule that made it, by its time or by `RunNow`."""
 
 
 @value
@@ -179,3 +205,47 @@ class EventRecord:
     after: str | None = None
     reason: str | None = None
     data: Mapping[str, Any] = NO_DATA
+
+
+@value
+class ScheduleRecord:
+    """A schedule: when, what, and how far it has come. Nominal times rise strictly while the wall clock does."""
+
+    seq: int
+    name: str
+    template: str
+    """JSON of the `Submit` that each fire carries out. See ``actors.core.template``."""
+    cron: str | None = None
+    every_ms: int | None = None
+    zone: str = "UTC"
+    anchor_ms: int = 0
+    """A nominal time of an interval, from which the others are reckoned."""
+    overlap: Overlap = Overlap.SKIP
+    misfire: Misfire = Misfire.LATEST
+    jitter_ms: int = 0
+    next_ms: int | None = None
+    """The nominal time of the next fire; ``None`` exactly while it is disabled."""
+    due_ms: int | None = None
+    """When that fire is due: its nominal time, or earlier if the wall clock went back over times that have fired."""
+    moved_ms: int = 0
+    """The wall clock when the schedule last moved. A clock that shows less has gone back."""
+    fired_ms: int | None = None
+    """The nominal time of the last fire."""
+    fired_task: str | None = None
+    fired_to_ms: int | None = None
+    """The latest nominal time that ever fired. Up to it a time may have fired already, and has to be looked up."""
+    missed: int = 0
+    """Fires that fell due under an earlier rule while it was held, and wait for the misfire rule."""
+    missed_ms: int | None = None
+    """The latest of them."""
+    paused_ms: int | None = None
+    disabled: str | None = None
+    """Why it cannot fire."""
+    bad: str | None = None
+    """Why its row cannot be trusted, as found when it was read. No fact, and not stored."""
+
+    @property
+    def status(self) -> ScheduleStatus:
+        if self.disabled is not None:
+            return ScheduleStatus.DISABLED
+        return ScheduleStatus.ACTIVE if self.paused_ms is None else ScheduleStatus.PAUSED

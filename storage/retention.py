@@ -65,6 +65,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
             "company_tasks",
         ),
         "graphs": Table("never by age: a newer definition takes the place", None, "company_graphs"),
+        "schedules": Table("never by age: RemoveSchedule deletes it", None, "company_schedules"),
         "events": Table("events_s", None, "company_events"),
         "floors": Table("never by age: one row for each company", None, "company_floor"),
         "deletions": Table("when the deletion is over", None, "company_deletion"),

@@ -50,7 +50,14 @@ def _type_checking(tree: ast.AST) -> set[ast.AST]:
     return found
 
 
-LEAVES = ("actors.errors", "actors.messages", "actors.events", "actors.retention", "actors.states")
+LEAVES = (
+    "actors.errors",
+    "actors.messages",
+    "actors.events",
+    "actors.retention",
+    "actors.states",
+    "actors.nominal",
+)
 PURE = (
     "trio",
     "time",
@@ -68,7 +75,8 @@ MAY: dict[str, tuple[str, ...]] = {
     # whoever begins with the key may import of our own only what begins with one of these
     "storage.": ("storage",),
     "actors.errors": ("storage.errors", "storage.codec"),
-    "actors.messages": ("storage.codec", "storage.records", "actors.errors"),
+    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
+    "actors.nominal": ("actors.errors",),
     "actors.events": (),
     "actors.retention": (),
     "actors.states": ("storage.records",),
@@ -149,15 +157,16 @@ SURFACE = {
     "errors": {
         "ActorCrashed", "BackupFailed", "CompanyActive", "CompanyDeleted", "CompanyParked", "CompanyUnknown",
         "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict", "InboxFull",
-        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MessageConflict", "MoveRefused",
-        "NotADatabase",
-        "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "SchemaTooNew", "StoreUnavailable", "TaskUnknown",
-        "TurnkeeperError", "UnknownGraph", "UnknownHandler", "UnknownUpstream", "WouldDeadlock",
+        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MessageConflict",
+        "MoveRefused", "NotADatabase", "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "ScheduleRefused",
+        "SchemaTooNew", "StoreUnavailable", "TaskUnknown", "TurnkeeperError", "UnknownGraph", "UnknownHandler",
+        "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
         "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined",
-        "Message", "Moved", "Node", "Pause", "Rerun", "Retry", "SetLimits", "Start", "StartNow", "Stop", "StopGoal",
-        "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
+        "Message", "Moved", "Node", "Pause", "PauseSchedule", "RemoveSchedule", "Rerun", "ResumeSchedule", "Retry",
+        "RunNow", "ScheduleSettings", "SetLimits", "SetSchedule", "Start", "StartNow", "Stop", "StopGoal", "Submit",
+        "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
     },
     "runtime": {
         "Company", "Context", "Handler", "Inbox", "Letter", "Progress", "Reader", "Reads", "Runtime", "Statistics",
@@ -165,8 +174,9 @@ SURFACE = {
     },
     "retention": {"DeletedCompany", "PruneReport", "Retention", "backup", "delete_company", "prune"},
     "reads": {
-        "KINDS", "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "Mode", "NodeStatus", "NodeView",
-        "Outcome", "Owner", "Reason", "ReasonKind", "RunStatus", "TaskStatus", "WorkState", "describe_reason",
+        "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "KINDS", "Misfire", "Mode",
+        "NodeStatus", "NodeView", "Outcome", "Overlap", "Owner", "Reason", "ReasonKind", "RunStatus", "ScheduleView",
+        "TaskStatus", "WorkState", "describe_reason",
     },
 }  # fmt: skip
 

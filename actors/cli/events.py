@@ -94,6 +94,28 @@ def _submitted(event: Event) -> str:
     return f'submitted "{title}"{manual}' + (f", after {after}" if after else "")
 
 
+def _moment(event: Event, key: str) -> str:
+    at_ms = event.data.get(key)
+    return clock(at_ms) if isinstance(at_ms, int) else "never"
+
+
+def _scheduled(event: Event) -> str:
+    at_ms = event.data.get("not_before_ms")
+    return f"not before {clock(at_ms)}" if isinstance(at_ms, int) else "may start at any time"
+
+
+def _fired(event: Event) -> str:
+    how = "by hand" if event.data.get("manual") else f"for {_moment(event, 'nominal_ms')}"
+    return f"made by schedule {_text(event, 'name')} {how}"
+
+
+def _skipped(event: Event) -> str:
+    count = event.data.get("count")
+    least = "" if event.data.get("exact") else "at least "
+    times = "1 time" if count == 1 else f"{least}{_text(event, 'count')} times"
+    return f"schedule {_text(event, 'name')} left out {times}{_because(event)}"
+
+
 def _blocked(event: Event) -> str:
     return f"{_count(event)} blocked by {_text(event, 'cause')}: {_ids(event)}"
 
@@ -162,10 +184,21 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "task.edited": lambda e: f"changed: {_names(e.data.get('fields')) or '?'}",
         "task.started": lambda _: "started by a person",
         "task.moved_first": lambda _: "moved to the front",
+        "task.scheduled": _scheduled,
         "task.archived": lambda _: "put away",
         "task.unarchived": lambda _: "brought back",
         "task.quarantined": lambda e: f"quarantined{_because(e)}",
         "task.released": lambda _: "no longer quarantined",
+        "schedule.set": lambda e: f"schedule {_text(e, 'name')} is set, next {_moment(e, 'next_ms')}",
+        "schedule.paused": lambda e: f"schedule {_text(e, 'name')} is paused",
+        "schedule.resumed": lambda e: f"schedule {_text(e, 'name')} goes on, next {_moment(e, 'next_ms')}",
+        "schedule.removed": lambda e: f"schedule {_text(e, 'name')} was removed",
+        "schedule.fired": _fired,
+        "schedule.skipped": _skipped,
+        "schedule.disabled": lambda e: f"schedule {_text(e, 'name')} is disabled{_because(e)}",
+        "schedule.clock_back": lambda e: (
+            f"the clock went back; schedule {_text(e, 'name')} goes on at {_moment(e, 'due_ms')}"
+        ),
         "run.created": lambda e: f"run {e.run} was made",
         "run.admitted": lambda e: f"starts (run slot {_text(e, 'slot')})",
         "run.completed": lambda _: "completed",

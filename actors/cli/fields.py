@@ -84,20 +84,31 @@ class Table:
             self.fail(f"must be a list of tables, not {describe(value)}", key)
         return [Table(self.source, (*self.place, key, number), item) for number, item in enumerate(value)]
 
-    def build(self, make: Callable[..., T], arguments: Mapping[str, Any], keys: Mapping[str, str]) -> T:
+    def build(
+        self,
+        make: Callable[..., T],
+        arguments: Mapping[str, Any],
+        keys: Mapping[str, str],
+        beside: Callable[[str], Mapping[str, Any]] | None = None,
+    ) -> T:
         """``make(**arguments)``; a refusal becomes a `PlanError` at the argument that is to blame.
 
-        ``keys`` maps an argument to the key it was read from, where the two differ.
+        ``keys`` maps an argument to the key it was read from, where the two differ. ``beside`` gives harmless
+        arguments that one of them needs beside it, where that is not plain.
         """
         try:
             return make(**arguments)
         except _REFUSALS as error:
-            blamed = _blame(make, arguments)
+            blamed = _blame(make, arguments, beside)
             key = keys.get(blamed, blamed) if blamed is not None else None
             self.fail(str(error), key if key in self.values else None)
 
 
-def _blame(make: Callable[..., object], arguments: Mapping[str, Any]) -> str | None:
+def _blame(
+    make: Callable[..., object],
+    arguments: Mapping[str, Any],
+    beside: Callable[[str], Mapping[str, Any]] | None,
+) -> str | None:
     """The argument that is refused also when the others are harmless; ``None`` if it takes several
     together."""
     required = {"title": "x", "name": "x", "nodes": ()}
@@ -105,7 +116,7 @@ def _blame(make: Callable[..., object], arguments: Mapping[str, Any]) -> str | N
     harmless = {name: value for name, value in required.items() if name in fields and name in arguments}
     for name, value in arguments.items():
         try:
-            make(**{**harmless, name: value})
+            make(**{**harmless, **(beside(name) if beside is not None else {}), name: value})
         except _REFUSALS:
             return name
     return None

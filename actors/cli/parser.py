@@ -212,7 +212,7 @@ def _add_run(commands: Commands) -> None:
     run.add_argument(
         "--stay",
         action="store_true",
-        help="when nothing can go on without a person, wait for what other commands send; Ctrl-C ends it",
+        help="do not end when nothing goes on: schedules fire, other commands may send something; Ctrl-C ends it",
     )
     run.add_argument("--json", action="store_true", help="every event as a line of JSON, and a summary")
     run.set_defaults(make=RunOptions)

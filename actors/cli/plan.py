@@ -30,9 +30,10 @@ attempts_max = 5
 retry = { base_s = 2, factor = 2, max_s = 60 }
 
 **A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``, or
-``"manual"``: waits for ``--start``), ``goal``, ``attempts_max`` (tries of a node, the first included;
-default 3), ``fail_fast``, ``payload``. What it does is one of ``run``, ``argv``, ``call``, ``nodes`` or
-``graph``; with none of them it is a milestone, completed when the tasks it depends on are.
+``"manual"``: waits for ``--start``), ``not_before`` (a date and time with an offset), ``goal``, ``attempts_max``
+(tries of a node, the first included; default 3), ``fail_fast``, ``payload``. What it does is one of ``run``,
+``argv``, ``call``, ``nodes`` or ``graph``; with none of them it is a milestone, completed when the tasks it
+depends on are.
 
 **A step** (a node, or a task with one step) is one of
 
@@ -48,6 +49,13 @@ speaks by its output; default 3600, ``false`` for no limit), ``retry`` (waits be
 folder, which is the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these
 are the defaults of its nodes; ``env`` is merged. What a command finds in its environment and what becomes
 its result is said in `actors.commands`.
+
+**A schedule**, ``[[companies.acme.schedules]]``, has a ``name``, when it fires, and what it then submits, written as
+in a task without ``id``, ``depends_on`` and ``not_before`` (``title`` defaults to the name). It fires at the times of
+``cron`` (five fields, on the clock of ``zone``, an IANA name; default ``"UTC"``) or each ``every`` seconds. ``overlap``
+is ``"skip"`` (default: no fire while a task of it is not settled) or ``"queue"``; ``misfire`` is ``"latest"`` (default:
+after an absence it fires once) or ``"skip"``; ``jitter_s`` spreads starts. The plan's word counts: a schedule that it
+has otherwise than it is stored is changed, and fires nothing by that. One that it no longer has stays.
 
 **A graph** that several tasks use is written once, as ``[[companies.acme.graphs.NAME.nodes]]``, and named
 with ``graph = "NAME"``.
@@ -66,7 +74,7 @@ from typing import Any, Final
 
 import attrs
 
-from actors import DefineGraph, InvalidName, SetLimits, StopGoal, Submit
+from actors import DefineGraph, InvalidName, SetLimits, SetSchedule, StopGoal, Submit
 from actors.cli.fields import Table, did_you_mean
 from actors.cli.source import PlanError, read_source
 from actors.cli.steps import STEP_KEYS, StepReader
@@ -78,20 +86,25 @@ COMMAND: Final = "command"
 """The name of the handler of command nodes. Functions have a colon in theirs, so they cannot be mistaken
 for it."""
 
-_COMPANY_KEYS: Final = ("runs_max", "weight", "graphs", "tasks")
+_COMPANY_KEYS: Final = ("runs_max", "weight", "graphs", "tasks", "schedules")
 _PLAIN_KEYS: Final = (
     "id",
     "title",
     "priority",
     "depends_on",
     "mode",
+    "not_before",
     "goal",
     "attempts_max",
     "fail_fast",
     "payload",
 )
 _STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "stall_s", "retry")
-_TASK_KEYS: Final = (*_PLAIN_KEYS, *STEP_KEYS, "nodes", "graph", *_STEP_SETTINGS)
+_DOES_KEYS: Final = (*STEP_KEYS, "nodes", "graph")
+_TASK_KEYS: Final = (*_PLAIN_KEYS, *_DOES_KEYS, *_STEP_SETTINGS)
+_WHEN_KEYS: Final = ("name", "cron", "every", "zone", "overlap", "misfire", "jitter_s")
+_TEMPLATE_KEYS: Final = tuple(key for key in _PLAIN_KEYS if key not in ("id", "depends_on", "not_before"))
+_SCHEDULE_KEYS: Final = (*_WHEN_KEYS, *_TEMPLATE_KEYS, *_DOES_KEYS, *_STEP_SETTINGS)
 
 
 @attrs.frozen
@@ -102,6 +115,7 @@ class CompanyPlan:
     limits: SetLimits | None
     graphs: tuple[DefineGraph, ...]
     tasks: tuple[Submit, ...]
+    schedules: tuple[SetSchedule, ...] = ()
 
 
 @attrs.frozen
@@ -138,7 +152,7 @@ def _company(name: str, table: Table, steps: StepReader) -> CompanyPlan:
     names = [graph.name for graph in graphs]
     tasks = tuple(_task(inner, names, steps) for inner in tables)
     _check_tasks(tasks, tables)
-    return CompanyPlan(name, limits, graphs, tasks)
+    return CompanyPlan(name, limits, graphs, tasks, _schedules(table, names, steps))
 
 
 def _limits(table: Table) -> SetLimits | None:
@@ -164,13 +178,50 @@ def _task(table: Table, graphs: Sequence[str], steps: StepReader) -> Submit:
     name = table.text("id")
     if name is None:
         table.fail("a task needs an id")
-    arguments: dict[str, Any] = {"title": name} | {key: table.get(key) for key in table.given(_PLAIN_KEYS)}
-    does = table.given((*STEP_KEYS, "nodes", "graph"))
+    return _submit(
+        table, name, _PLAIN_KEYS, graphs, steps, {"title": "title" if table.has("title") else "id"}
+    )
+
+
+def _schedules(table: Table, graphs: Sequence[str], steps: StepReader) -> tuple[SetSchedule, ...]:
+    tables = table.tables("schedules")
+    schedules = tuple(_schedule(inner, graphs, steps) for inner in tables)
+    names: set[str] = set()
+    for schedule, inner in zip(schedules, tables, strict=True):
+        if schedule.name in names:
+            inner.fail(f"this company has two schedules {schedule.name!r}", "name")
+        names.add(schedule.name)
+    return schedules
+
+
+def _schedule(table: Table, graphs: Sequence[str], steps: StepReader) -> SetSchedule:
+    table.allow(_SCHEDULE_KEYS)
+    name = table.text("name")
+    if name is None:
+        table.fail("a schedule needs a name")
+    title = {"title": "title" if table.has("title") else "name"}
+    task = _submit(table, name, _TEMPLATE_KEYS, graphs, steps, title)
+    arguments: dict[str, Any] = {key: table.get(key) for key in table.given(_WHEN_KEYS)}
+
+    def beside(key: str) -> dict[str, Any]:
+        when = {"cron": {}, "every": {}, "zone": {"cron": "* * * * *"}}.get(key, {"every": 60})
+        return {"task": task, **when}
+
+    return table.build(SetSchedule, arguments | {"task": task}, {}, beside)
+
+
+def _submit(
+    table: Table,
+    title: str,
+    plain: Sequence[str],
+    graphs: Sequence[str],
+    steps: StepReader,
+    keys: Mapping[str, str],
+) -> Submit:
+    arguments: dict[str, Any] = {"title": title} | {key: table.get(key) for key in table.given(plain)}
+    does = table.given(_DOES_KEYS)
     if len(does) > 1:
-        table.fail(
-            f"a task has one of {', '.join((*STEP_KEYS, 'nodes', 'graph'))}, not {' and '.join(does)}",
-            does[1],
-        )
+        table.fail(f"a task has one of {', '.join(_DOES_KEYS)}, not {' and '.join(does)}", does[1])
     settings = table.given(_STEP_SETTINGS)
     if settings and does in ([], ["graph"]):
         table.fail("belongs to a step, and this task has none of its own", settings[0])
@@ -180,7 +231,7 @@ def _task(table: Table, graphs: Sequence[str], steps: StepReader) -> Submit:
         arguments["nodes"] = tuple(steps.node(node, table) for node in table.tables("nodes"))
     elif does:
         arguments["nodes"] = (steps.only_node(table),)
-    return table.build(Submit, arguments, {"title": "title" if table.has("title") else "id"})
+    return table.build(Submit, arguments, keys)
 
 
 def _known_graph(table: Table, graphs: Sequence[str]) -> str:

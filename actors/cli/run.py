@@ -135,6 +135,16 @@ class _Session:
         }
         await self._look()
         self._say_what_is_not_in_the_plan()
+        if not self._options.stay:
+            await self._say_what_will_not_fire()
+
+    async def _say_what_will_not_fire(self) -> None:
+        for name in self._by_company:
+            waiting = [one for one in await self._runtime.company(name).schedules() if one.due_ms is not None]
+            active = [one for one in waiting if one.paused_ms is None]
+            if active:
+                which = "1 schedule fires" if len(active) == 1 else f"{len(active)} schedules fire"
+                self._view.note(f"{plain(name)}: {which} only while a host runs: --stay keeps this one")
 
     def _say_what_is_not_in_the_plan(self) -> None:
         planned = {(company.name, task.id) for company in self._plan.companies for task in company.tasks}

@@ -32,12 +32,16 @@ _BY_THEMSELVES: Final = frozenset(
 """What passes without a person. Waiting for other tasks is not among them: those say themselves whether
 they go on."""
 
+_FOR_A_PERSON: Final = frozenset({ReasonKind.MANUAL, ReasonKind.COMPANY_PAUSED})
+"""What a task whose time has come would still wait for."""
+
 _ORDER: Final = (
     WorkState.COMPLETED,
     WorkState.RUNNING,
     WorkState.STOPPING,
     WorkState.QUEUED,
     WorkState.WAITING,
+    WorkState.SCHEDULED,
     WorkState.HELD,
     WorkState.PAUSED,
     WorkState.BLOCKED,
@@ -88,6 +92,8 @@ def tally(statuses: Iterable[TaskStatus]) -> Tally:
 
 def goes_on(status: TaskStatus) -> bool:
     """Whether something will happen to this task without a person and without any other task."""
+    if status.state is WorkState.SCHEDULED:
+        return not any(reason.kind in _FOR_A_PERSON for reason in status.reasons)
     if status.state not in (WorkState.RUNNING, WorkState.STOPPING, WorkState.QUEUED, WorkState.PAUSED):
         return False
     for reason in status.reasons:

@@ -83,8 +83,8 @@ class StepReader:
 
     @staticmethod
     def _own_payload(table: Table) -> dict[str, Any]:
-        """A node's payload. That of a task reaches its nodes by way of the task."""
-        is_task = table.has("id")
+        """A node's payload. That of a task, or of a schedule, reaches its nodes by way of the task."""
+        is_task = table.place[-2] != "nodes"
         return {} if is_task or not table.has("payload") else {"payload": table.get("payload")}
 
     def _command(self, table: Table, task: Table | None, kind: str) -> dict[str, Any]:

@@ -51,11 +51,15 @@ async def require_tasks(plan: Plan, options: RunOptions) -> None:
 
 
 async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
-    """Limits, graphs, tasks. A task that is stored with other content stays as it is, and that is said."""
+    """Limits, graphs, schedules, tasks. A task that is stored with other content stays as it is, and that is said."""
     if plan.limits is not None:
         await company.ask(plan.limits)
     for graph in plan.graphs:
         await company.ask(graph)
+    for schedule in plan.schedules:
+        settings = await company.ask(schedule)
+        if settings.changed:
+            view.note(plain(f"{plan.name}: schedule {schedule.name} is set"))
     if not plan.tasks:
         return
     kept: list[str] = []

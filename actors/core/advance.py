@@ -16,6 +16,8 @@ from storage.values import value
 from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from .entry import Entry
 from .gates import Live, admissible, hold_gates
+from .needs import NOTHING_FOUND, Looked
+from .scheduling import NONE_DUE, fire_due
 from .shape import spec_of
 
 MOVES_MAX = 200
@@ -40,21 +42,30 @@ class ExecutionSlots(Protocol):
 class Advanced:
     """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot.
 
-    ``kept_back``: a ready node is a suspect and waits for the end of another one.
+    ``kept_back``: a ready node is a suspect and waits for the end of another one. ``on_time``: moves of schedules
+    whose time has just come.
     """
 
     more: bool
     wants_slot: bool
     kept_back: bool = False
+    on_time: int = 0
 
 
 def advance(
-    draft: Draft, slots: ExecutionSlots, live: Live, *, host_id: int, moves_max: int = MOVES_MAX
+    draft: Draft,
+    slots: ExecutionSlots,
+    live: Live,
+    *,
+    host_id: int,
+    moves_max: int = MOVES_MAX,
+    looked: Looked = NOTHING_FOUND,
 ) -> Advanced:
     """Make every move that may be made now, at most ``moves_max``."""
     state = draft.state
     state.wake_due(draft.now_ms)
     limit = draft.moves + moves_max
+    due = fire_due(draft, looked, limit) if state.schedules.by_name else NONE_DUE
     wants_slot = False
     while draft.moves < limit:
         if state.ended:
@@ -66,8 +77,9 @@ def advance(
             continue
         started, wants_slot = _start_one(draft, slots, live, host_id)
         if not started:
-            return Advanced(_ready_again(draft), wants_slot, kept_back=_kept_back(draft, live))
-    return Advanced(more=True, wants_slot=wants_slot)
+            more = due.more or _ready_again(draft)
+            return Advanced(more, wants_slot, kept_back=_kept_back(draft, live), on_time=due.on_time)
+    return Advanced(more=True, wants_slot=wants_slot, on_time=due.on_time)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------

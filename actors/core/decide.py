@@ -22,9 +22,14 @@ from actors.messages import (
     Message,
     Moved,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -45,6 +50,13 @@ from .draft import Draft, fresh_run
 from .edit import decide_edit
 from .entry import Entry, Graph
 from .needs import Looked
+from .scheduling import (
+    decide_pause_schedule,
+    decide_remove_schedule,
+    decide_resume_schedule,
+    decide_run_now,
+    decide_set_schedule,
+)
 from .shape import node_payloads, shape_of, shape_text, spec_of
 from .submit import check_handlers, decide_submit, decide_submit_many
 
@@ -365,5 +377,10 @@ _DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyT
         StopGoal: _stop_goal,
         DefineGraph: _define_graph,
         Unpark: _unpark,
+        SetSchedule: decide_set_schedule,
+        PauseSchedule: decide_pause_schedule,
+        ResumeSchedule: decide_resume_schedule,
+        RemoveSchedule: decide_remove_schedule,
+        RunNow: decide_run_now,
     }
 )

@@ -21,6 +21,7 @@ from storage.records import (
     NodeRecord,
     RunRecord,
     RunStatus,
+    ScheduleRecord,
     TaskRecord,
 )
 from storage.values import changed, value
@@ -201,6 +202,11 @@ class Draft:
 
     def quarantine(self, entry: Entry, why: str | None) -> None:
         self._put(Change("quarantine", entry.task.id, entry.quarantined, why))
+
+    def schedule(self, before: ScheduleRecord | None, after: ScheduleRecord | None) -> None:
+        """Put a schedule in the place of what there was; one of the two may be nothing."""
+        (name,) = {record.name for record in (before, after) if record is not None}
+        self._put(Change("schedule", name, before, after))
 
     def attempt(self, record: AttemptRecord) -> None:
         self.attempts.append(record)

@@ -29,6 +29,8 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
     fields: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN if name in message.changes}
     if "depends_on" in fields:
         fields["depends_on"] = tuple(sorted(fields["depends_on"]))
+    if "not_before" in message.changes:
+        fields["not_before_ms"] = message.not_before_ms
     fields.update(_shape_fields(draft, entry, message))
     draft.task(entry, **fields)
     if not isinstance(message.depends_on, Unset):
@@ -39,9 +41,11 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
         draft.write("set_payload", seq=entry.task.seq, payload=message.payload_text)
         _raise_generations(draft, entry)
     draft.event("task.edited", entry, fields=sorted(message.changes))
-    late = entry.admitted and message.changes & {"depends_on", "handler", "nodes", "graph"}
+    if "not_before" in message.changes:
+        draft.event("task.scheduled", entry, not_before_ms=message.not_before_ms)
+    late = entry.admitted and message.changes & {"depends_on", "not_before", "handler", "nodes", "graph"}
     note = (
-        "the nodes and upstreams of this run are fixed: the change counts from the next run on"
+        "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
         if late
         else None
     )

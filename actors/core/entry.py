@@ -31,6 +31,7 @@ class Entry:
         "counted",
         "cycle",
         "dead",
+        "early",
         "nodes",
         "progress",
         "quarantined",
@@ -55,6 +56,8 @@ class Entry:
         self.dead = 0
         self.cause: Reason | None = None
         self.blocked = False
+        self.early: int | None = None
+        """The time before which it may not start, while the clock has not shown it."""
         self.standing = Standing.UNFINISHED
         self.was_missing = False
         self.counted = False

@@ -189,6 +189,10 @@ _TASK_GATES: tuple[_TaskGate, ...] = (
         unfinished_upstreams,
     ),
     (
+        lambda entry: entry.early is not None,
+        lambda _, entry: [Reason(ReasonKind.NOT_BEFORE, at_ms=entry.early)],
+    ),
+    (
         lambda entry: entry.task.mode is Mode.MANUAL and entry.run is not None and not entry.run.started,
         lambda _, entry: [
             Reason(ReasonKind.MANUAL, at_ms=None if entry.run is None else entry.run.created_ms)

@@ -71,5 +71,6 @@ def state_of(loaded: LoadedCompany, handlers: frozenset[str] | None) -> CompanyS
             state.graphs[graph.name] = Graph(graph.name, graph.version, shape, graph.node_payloads)
     take_in(state, loaded.tasks, loaded.missing)
     mark_cycles(state)
+    state.schedules.load(loaded.schedules)
     state.flips.clear()
     return state

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-from actors.messages import Edit, Message, Rerun, Retry, StartNow, Submit, SubmitMany, Unset
+from actors.messages import (
+    Edit,
+    Message,
+    Rerun,
+    Retry,
+    RunNow,
+    SetSchedule,
+    StartNow,
+    Submit,
+    SubmitMany,
+    Unset,
+)
+from storage.records import ScheduleRecord
 
+from .firing import ON_TIME_MS, Fired, needs_fired
+from .schedules import due_of
 from .state import CompanyState
+from .template import template_of
 
 
 @attrs.frozen
 class Needs:
     """``ids``: tasks to load; ``keys``: idempotency keys to look up; ``closure``: tasks whose upstreams,
-    all the way up, are asked, because a new edge may close a circle through tasks that are done.
+    all the way up, are asked, because a new edge may close a circle through tasks that are done. ``fired``:
+    schedules of which it is asked which nominal times have fired, with the time from which. ``templates``:
+    schedules whose tasks' upstreams are among ``ids``.
     """
 
     ids: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
     content: frozenset[str] = frozenset()
     closure: frozenset[str] = frozenset()
+    fired: Mapping[str, int] = attrs.field(factory=dict)
+    templates: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.ids or self.keys or self.content or self.closure)
+        return bool(self.ids or self.keys or self.content or self.closure or self.fired or self.templates)
 
 
 NOTHING = Needs()
@@ -40,20 +59,23 @@ class Looked:
     contents: dict[str, str | None] = attrs.field(factory=dict)
     keys: dict[str, str] = attrs.field(factory=dict)
     edges: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    fired: dict[str, Fired] = attrs.field(factory=dict)
+    templates: frozenset[str] = frozenset()
 
 
 NOTHING_FOUND = Looked()
 
 
-def needs_of(state: CompanyState, messages: Sequence[Message[object]]) -> Needs:
-    """What these messages need, in one reading."""
-    if not messages:
+def needs_of(state: CompanyState, messages: Sequence[Message[object]], now_ms: int) -> Needs:
+    """What these messages need, and the schedules that have something to do at ``now_ms``, in one reading."""
+    if not messages and not state.schedules.by_name:
         return NOTHING
     ids: set[str] = set()
     keys: set[str] = set()
     content: set[str] = set()
     closure: set[str] = set()
     joins = False
+    fired, templates = _schedule_needs(state, now_ms, ids)
     for message in messages:
         if isinstance(message, Submit | SubmitMany):
             for submit in (message,) if isinstance(message, Submit) else message.tasks:
@@ -67,6 +89,12 @@ def needs_of(state: CompanyState, messages: Sequence[Message[object]]) -> Needs:
             ids.add(message.task)
             closure.update(message.depends_on)
             joins = True
+        elif isinstance(message, SetSchedule):
+            ids.update(message.task.depends_on)
+            fired[message.name] = now_ms
+        elif isinstance(message, RunNow):
+            record = state.schedules.by_name.get(message.name)
+            ids.update(() if record is None or record.bad is not None else template_needs(record))
         else:
             task = getattr(message, "task", None)
             if isinstance(task, str):
@@ -78,7 +106,34 @@ def needs_of(state: CompanyState, messages: Sequence[Message[object]]) -> Needs:
         frozenset(keys),
         frozenset(content),
         frozenset(closure) if joins else frozenset(),
+        fired,
+        templates,
     )
+
+
+def _schedule_needs(state: CompanyState, now_ms: int, ids: set[str]) -> tuple[dict[str, int], frozenset[str]]:
+    """Of the schedules that have something to do, what is not in their rows; seldom anything. Adds to ``ids``.
+
+    Of those that are due it is asked for the first alone: the others have their turn after it.
+    """
+    schedules = state.schedules
+    if not schedules.by_name:
+        return {}, frozenset()
+    fired = {record.name: now_ms - ON_TIME_MS for record in schedules.ahead_of(now_ms)}
+    first = None if state.company.paused_ms is not None else schedules.first()
+    due = None if first is None else due_of(first)
+    if first is None or due is None or due > now_ms:
+        return fired, frozenset()
+    if needs_fired(first):
+        fired[first.name] = min(due, first.next_ms or due, fired.get(first.name, due))
+    upstreams = template_needs(first)
+    ids.update(upstreams)
+    return fired, frozenset({first.name} if upstreams else ())
+
+
+def template_needs(record: ScheduleRecord) -> tuple[str, ...]:
+    """The upstreams of a schedule's task."""
+    return template_of(record.template).depends_on if '"depends_on":' in record.template else ()
 
 
 def _upstreams_again(state: CompanyState, message: Message[object], task: str) -> tuple[str, ...]:

@@ -19,14 +19,26 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from actors.states import Reason, ReasonKind
-from storage.records import CompanyRecord, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.records import (
+    CompanyRecord,
+    NodeRecord,
+    NodeStatus,
+    RunRecord,
+    RunStatus,
+    ScheduleRecord,
+    TaskRecord,
+)
 
 from .entry import Change, Entry, Flip, Graph, Standing
 from .gates import is_open
 from .order import OpenQueue, order_key
 from .progress import Progress
+from .schedules import Schedules
 from .shape import Shape, layout_of, shape_of, spec_of
-from .transitions import NODE_MOVES, RUN_MOVES, check_move
+from .transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, check_move
+
+_TASK = -1
+"""In the place of a node's position: the time before which the task itself may not start."""
 
 
 class CompanyState:
@@ -50,6 +62,9 @@ class CompanyState:
         self.ended: dict[str, None] = {}
         """Active runs that have nothing left to do but to be settled."""
         self.flips: list[Flip] = []
+        self.schedules = Schedules()
+        self.looked_ms = 0
+        """The clock at the last look; what was due by then has been woken."""
         self._due: list[tuple[int, str, int, int]] = []
 
     # --- reading --------------------------------------------------------------------------------------------
@@ -89,11 +104,24 @@ class CompanyState:
         return number
 
     def next_due_ms(self) -> int | None:
-        """The earliest time at which a node stops backing off."""
+        """The earliest time at which something here becomes due by itself: work, or a schedule."""
+        work = self.next_work_ms()
+        if not self.schedules.by_name or self.company.paused_ms is not None:
+            return work
+        schedule = self.schedules.next_due_ms()
+        if work is None or schedule is None:
+            return schedule if work is None else work
+        return min(work, schedule)
+
+    def next_work_ms(self) -> int | None:
+        """The earliest time at which a node stops backing off, or a task may start."""
         while self._due:
             due, task, run, pos = self._due[0]
             entry = self.entries.get(task)
-            if entry is not None and entry.run is not None and entry.run.number == run:
+            if pos == _TASK:
+                if entry is not None and entry.early == due:
+                    return due
+            elif entry is not None and entry.run is not None and entry.run.number == run:
                 progress = entry.progress
                 if progress is not None and progress.resting.get(pos) == due and not entry.run.status.settled:
                     return due
@@ -101,10 +129,16 @@ class CompanyState:
         return None
 
     def wake_due(self, now_ms: int) -> None:
-        """Make ready every node whose time has come. No record changes: being due is derived."""
-        while (due := self.next_due_ms()) is not None and due <= now_ms:
+        """Make ready every node whose time has come, and open every task whose has. No record changes: being due
+        is derived.
+        """
+        self.looked_ms = now_ms
+        while (due := self.next_work_ms()) is not None and due <= now_ms:
             _, task, _, pos = heappop(self._due)
             entry = self.entries[task]
+            if pos == _TASK:
+                self.refresh(entry, cause=task)
+                continue
             assert entry.progress is not None
             entry.progress.wake(pos)
             self._note_active(entry)
@@ -134,6 +168,10 @@ class CompanyState:
         elif change.kind == "nodes" and isinstance(after, tuple):
             for node in after:
                 check_move("node", NODE_MOVES, partial(_node_name, change.task, node), None, node.status)
+        elif isinstance(after, ScheduleRecord):
+            stood = before.status if isinstance(before, ScheduleRecord) else None
+            if stood is not after.status:
+                check_move("schedule", SCHEDULE_MOVES, lambda: change.task, stood, after.status)
 
     def _replace(self, kind: str, task: str, before: object, after: object) -> None:
         self._REPLACERS[kind](self, task, before, after)
@@ -219,6 +257,10 @@ class CompanyState:
         entry.cycle = after
         self.refresh(entry, cause=task)
 
+    def _replace_schedule(self, name: str, _before: object, after: object) -> None:
+        assert after is None or isinstance(after, ScheduleRecord)
+        self.schedules.put(name, after)
+
     _REPLACERS: ClassVar[dict[str, Callable[[CompanyState, str, object, object], None]]] = {
         "company": _replace_company,
         "graph": _replace_graph,
@@ -228,6 +270,7 @@ class CompanyState:
         "nodes": _replace_nodes,
         "quarantine": _replace_quarantine,
         "node": _replace_node,
+        "schedule": _replace_schedule,
     }
 
     def set_nodes(self, entry: Entry, nodes: Iterable[NodeRecord] | None) -> None:
@@ -273,6 +316,8 @@ class CompanyState:
         entry.standing = old
         self._link(entry)
         self._regraph(task, None, entry.task.graph)
+        if entry.task.schedule is not None:
+            self.schedules.note_task(entry.task.schedule, task)
         if not newborn:
             self.refresh(entry, cause=task)
 
@@ -289,6 +334,8 @@ class CompanyState:
         self._count(entry, False)
         self._unlink(task, entry.task.depends_on)
         self._regraph(task, entry.task.graph, None)
+        if entry.task.schedule is not None:
+            self.schedules.forget_task(entry.task.schedule, task)
         del self.entries[task]
         if entry.was_missing:
             self.missing.add(task)
@@ -378,6 +425,8 @@ class CompanyState:
 
     def _derive(self, entry: Entry, cause: str) -> None:
         entry.cause = self._own_cause(entry)
+        if entry.early is not None or entry.task.not_before_ms is not None:
+            self._derive_early(entry)
         waits = entry.waits_for_upstreams
         blocked = entry.quarantined is None and (
             (waits and entry.dead > 0) or (entry.cause is not None and (entry.queued or entry.run is None))
@@ -389,6 +438,14 @@ class CompanyState:
         self._count(entry, entry.queued)
         self._note_open(entry)
         self._note_active(entry)
+
+    def _derive_early(self, entry: Entry) -> None:
+        """Whether its time has yet to come: for a run that was never admitted, unless `StartNow` put it first."""
+        due, was = entry.task.not_before_ms, entry.early
+        holds = entry.waits_for_upstreams and entry.run is not None and not entry.run.front
+        entry.early = due if due is not None and due > self.looked_ms and holds else None
+        if entry.early is not None and entry.early != was:
+            heappush(self._due, (entry.early, entry.task.id, 0, _TASK))
 
     def _count(self, entry: Entry, counts: bool) -> None:
         self.queued += counts - entry.counted

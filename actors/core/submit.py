@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
+import attrs
+
 from actors.errors import (
     DependencyCycle,
     IdConflict,
@@ -24,6 +26,15 @@ from .shape import Shape, node_payloads, shape_of, shape_text
 from .state import CompanyState
 
 
+@attrs.frozen
+class Fire:
+    """What makes a task a schedule's: its nominal time, unless a person asked for it, and when it may start."""
+
+    schedule: str
+    nominal_ms: int | None = None
+    not_before_ms: int | None = None
+
+
 def decide_submit(draft: Draft, message: Submit, looked: Looked) -> Submitted:
     return _submit_all(draft, (message,), looked, frozenset())[0]
 
@@ -34,6 +45,25 @@ def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tup
     if circle is not None:
         raise DependencyCycle(circle)
     return _submit_all(draft, message.tasks, looked, frozenset(batch))
+
+
+def carry_out(draft: Draft, task: Submit, looked: Looked, fire: Fire) -> Submitted:
+    """The task of a schedule. Raises the refusals of `Submit`; the caller takes the draft back."""
+    return _submit(draft, task, looked, frozenset(), fire)
+
+
+def check_template(draft: Draft, task: Submit, looked: Looked) -> None:
+    """Raise what would refuse the task as things stand."""
+    _check(draft, task, shape_of(shape_text(nodes_of(task.handler, task.nodes))))
+    check_upstreams(draft.state, looked, "of the schedule", task.depends_on, frozenset())
+
+
+def _check(draft: Draft, message: Submit, shape: Shape) -> None:
+    """Raise `UnknownHandler` or `UnknownGraph` if that is how it stands."""
+    if message.graph is None:
+        check_handlers(draft.state, shape)
+    elif message.graph not in draft.state.graphs:
+        raise UnknownGraph(message.graph)
 
 
 def _submit_all(
@@ -82,7 +112,9 @@ def nodes_of(handler: str | None, nodes: tuple[Node, ...] | None) -> tuple[Node,
     return (Node(handler),) if handler is not None else nodes or ()
 
 
-def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]) -> Submitted:
+def _submit(
+    draft: Draft, message: Submit, looked: Looked, batch: frozenset[str], fire: Fire | None = None
+) -> Submitted:
     state = draft.state
     nodes = nodes_of(message.handler, message.nodes)
     text = shape_text(nodes)
@@ -91,15 +123,13 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
     if existing is not None:
         return existing
     shape = shape_of(text)
-    if message.graph is None:
-        check_handlers(state, shape)
-    elif message.graph not in state.graphs:
-        raise UnknownGraph(message.graph)
+    _check(draft, message, shape)
     seq = state.company.task_seq + 1
     task = message.id if message.id is not None else f"@{seq}"
     draft.about = task
     check_upstreams(state, looked, task, message.depends_on, batch)
     draft.company(task_seq=seq)
+    not_before_ms = message.not_before_ms if fire is None else fire.not_before_ms
     record = TaskRecord(
         seq=seq,
         id=task,
@@ -112,6 +142,8 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
         shape=shape.text,
         attempts_max=message.attempts_max,
         fail_fast=message.fail_fast,
+        not_before_ms=not_before_ms,
+        schedule=None if fire is None else fire.schedule,
     )
     entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
     draft.write(
@@ -134,6 +166,10 @@ def _submit(draft: Draft, message: Submit, looked: Looked, batch: frozenset[str]
         goal=message.goal,
         depends_on=list(message.depends_on[:100]),
     )
+    if fire is not None:
+        draft.write("set_task_fire", seq=seq, schedule=fire.schedule, nominal_ms=fire.nominal_ms)
+    if not_before_ms is not None:
+        draft.event("task.scheduled", entry, not_before_ms=not_before_ms)
     return Submitted(task, seq, 1)
 
 
@@ -154,6 +190,7 @@ def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
             message.payload_text,
             [node.payload_text for node in nodes],
             shape,
+            *(() if message.not_before_ms is None else (message.not_before_ms,)),
         ],
         bytes_max=1 << 28,
     )

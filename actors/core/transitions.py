@@ -4,7 +4,8 @@ A *run* is queued until it is admitted to a run slot, holds the slot while it is
 and is settled when it completed, failed or stopped. Completed is final: doing it again is a new run.
 *Halted* is short of a person, with the slot free. A *node* waits, runs one attempt at a time, and ends
 succeeded, failed (it gave up) or skipped; every way back to pending is a retry, an interruption or a fresh
-allowance. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an attempt second
+allowance. A *schedule* is active until it is paused, or disabled because it cannot fire; only a message brings it
+back. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an attempt second
 does no harm.
 
 The tables cannot be changed, at any level. The diagrams in the README are generated from them.
@@ -18,7 +19,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from actors.errors import IllegalMove
-from storage.records import NodeStatus, RunStatus
+from storage.records import NodeStatus, RunStatus, ScheduleStatus
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -42,7 +43,7 @@ def _freeze(rows: dict[S | None, dict[S, str]]) -> Table[S]:
     return MappingProxyType({before: MappingProxyType(after) for before, after in rows.items()})
 
 
-R, N, P = RunStatus, NodeStatus, Phase
+R, N, P, T = RunStatus, NodeStatus, Phase, ScheduleStatus
 
 RUN_MOVES: Table[RunStatus] = _freeze(
     {
@@ -75,6 +76,15 @@ NODE_MOVES: Table[NodeStatus] = _freeze(
         N.SUCCEEDED: {N.PENDING: "reset"},
         N.FAILED: {N.PENDING: "fresh allowance"},
         N.SKIPPED: {N.PENDING: "fresh allowance"},
+    }
+)
+
+SCHEDULE_MOVES: Table[ScheduleStatus] = _freeze(
+    {
+        None: {T.ACTIVE: "set"},
+        T.ACTIVE: {T.PAUSED: "pause", T.DISABLED: "cannot fire"},
+        T.PAUSED: {T.ACTIVE: "resume", T.DISABLED: "cannot fire"},
+        T.DISABLED: {T.ACTIVE: "set", T.PAUSED: "set while paused"},
     }
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, TaskRecord
+from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, ScheduleRecord, TaskRecord
 from storage.units import GraphRow, InputsOf, UnitOfWork
-from storage.values import changed
+from storage.values import changed, names_of
 
 from .draft import Draft, StartAttempt
 from .entry import Change, Graph
@@ -25,6 +25,8 @@ class _Rows:
         self.slots: dict[tuple[int, int], int] = {}
         """The slots that runs had before the turn."""
         self.nodes: dict[tuple[int, int, int], tuple[bool, NodeRecord]] = {}
+        self.not_before: dict[int, int | None] = {}
+        self.schedules: dict[int, ScheduleRecord | None] = {}
 
     def take(self, change: Change) -> None:
         before, after = change.before, change.after
@@ -42,6 +44,10 @@ class _Rows:
         elif change.kind == "nodes" and isinstance(after, tuple):
             for node in after:
                 self.nodes[(node.seq, node.run, node.pos)] = (True, node)
+        elif isinstance(after, ScheduleRecord):
+            self.schedules[after.seq] = after
+        elif change.kind == "schedule" and isinstance(before, ScheduleRecord):
+            self.schedules[before.seq] = None
 
     def _take_run(self, before: object, after: RunRecord) -> None:
         key = (after.seq, after.number)
@@ -66,6 +72,8 @@ class _Rows:
         old = before.depends_on if isinstance(before, TaskRecord) else ()
         if after.depends_on != old:
             self.edges[after.seq] = after.depends_on
+        if after.not_before_ms != (before.not_before_ms if isinstance(before, TaskRecord) else None):
+            self.not_before[after.seq] = after.not_before_ms
 
 
 def unit_of(draft: Draft) -> UnitOfWork:
@@ -87,6 +95,8 @@ def unit_of(draft: Draft) -> UnitOfWork:
         unit.graphs = [GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()]
     if rows.tasks or draft.extra:
         _take_tasks(unit, draft, rows)
+    if rows.schedules:
+        unit.writes = [*unit.writes, *map(_schedule_write, rows.schedules.items())]
     if rows.runs:
         unit.new_runs = tuple([run for is_new, run in rows.runs.values() if is_new])
         unit.runs = (*rows.freed(), *[run for is_new, run in rows.runs.values() if not is_new])
@@ -120,11 +130,23 @@ def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
             writes.append((write.statement, write.params))
     tasks = [task for is_new, task in rows.tasks.values() if not is_new]
     unreadable = [task for task in tasks if not draft.state.entries[task.id].readable]
+    writes += [("set_not_before", {"seq": seq, "not_before_ms": ms}) for seq, ms in rows.not_before.items()]
     writes += [("archive_task", {"seq": t.seq, "archived_ms": t.archived_ms}) for t in unreadable]
     unit.new_tasks = [(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new]
     unit.tasks = [task for task in tasks if task not in unreadable]
     unit.edges = list(rows.edges.items())
     unit.pins, unit.writes = pins, writes
+
+
+def _schedule_write(row: tuple[int, ScheduleRecord | None]) -> tuple[str, Mapping[str, Any]]:
+    """What is wrong in a row that cannot be trusted stays as it is."""
+    seq, record = row
+    if record is None:
+        return "delete_schedule", {"seq": seq}
+    if record.bad is not None:
+        return "hold_schedule", {"seq": seq, "paused_ms": record.paused_ms, "disabled": record.disabled}
+    fields = {name: getattr(record, name) for name in names_of(ScheduleRecord) if name != "bad"}
+    return "put_schedule", {**fields, "overlap": record.overlap.value, "misfire": record.misfire.value}
 
 
 def _nodes(draft: Draft, rows: _Rows, *, new: bool) -> tuple[tuple[NodeRecord, str | None], ...]:

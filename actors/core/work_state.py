@@ -27,6 +27,7 @@ _SETTLED = {
 _BY_GATE = {
     ReasonKind.QUARANTINED: WorkState.QUARANTINED,
     ReasonKind.UPSTREAM_UNFINISHED: WorkState.WAITING,
+    ReasonKind.NOT_BEFORE: WorkState.SCHEDULED,
     ReasonKind.MANUAL: WorkState.HELD,
     ReasonKind.COMPANY_PAUSED: WorkState.PAUSED,
     ReasonKind.COMPANY_PARKED: WorkState.PAUSED,

@@ -68,7 +68,7 @@ class Surroundings(Protocol):
     def now_ms(self) -> int: ...
     def live(self, company: str) -> Live: ...
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None: ...
-    def leave(self, company: str, due_ms: int | None) -> bool: ...
+    def leave(self, company: str, due_ms: int | None, *, works: bool) -> bool: ...
     def quiet(self, company: str) -> None: ...
 
 
@@ -181,7 +181,8 @@ class CompanyActor:
         if not may_leave or self.mailbox.woken or until_due_s <= stay_s:
             return False
         # from here to the removal in `leave` there is no checkpoint: no message can slip in between
-        return self.mailbox.unused and self.around.leave(self.name, state.next_due_ms())
+        works = state.next_work_ms() is not None
+        return self.mailbox.unused and self.around.leave(self.name, state.next_due_ms(), works=works)
 
     def _held_up(self) -> bool:
         """Whether there is work that only something in this process holds up: an absent company would not hear of
@@ -191,9 +192,10 @@ class CompanyActor:
         held = live.abandoned or live.store_down is not None or live.suspect is not None
         return bool(held) and bool(len(self._state.open) or self._state.startable)
 
-    def next_due_ms(self) -> int | None:
-        """When something of the company becomes due by itself."""
-        return None if self.state is None else self.state.next_due_ms()
+    @property
+    def works(self) -> bool:
+        """Whether work of the company becomes due by itself; its schedules aside, which never end."""
+        return self.state is not None and self.state.next_work_ms() is not None
 
     @property
     def _state(self) -> CompanyState:
@@ -212,6 +214,7 @@ class CompanyActor:
             for task in bad:
                 await self._quarantine(task)
             loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+        state.wake_due(self.around.now_ms())
         self._pending_reports = await recovery.reports(self.name, state, self.around)
         # no checkpoint since the registry was asked: what it told is not told again by the mailbox
         self.mailbox.drop_reports(lambda report: self._registered(report) is not None)
@@ -298,7 +301,7 @@ class CompanyActor:
         """
         messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
         try:
-            needs = needs_of(self._state, messages)
+            needs = needs_of(self._state, messages, self.around.now_ms())
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:
             ours = isinstance(error, Exception) and not isinstance(error, StorageError)
@@ -335,11 +338,13 @@ class CompanyActor:
                 moves_max = 1 if self._alone else MOVES_MAX
                 live = self.around.live(self.name)
                 before = draft.moves
-                advanced = advance(draft, slots, live, host_id=self.around.host_id, moves_max=moves_max)
+                advanced = advance(
+                    draft, slots, live, host_id=self.around.host_id, moves_max=moves_max, looked=looked
+                )
                 turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
                 turn.kept_back = advanced.kept_back
                 swept = bool(turn.envelopes) and all(isinstance(e.content, Sweep) for e in turn.envelopes)
-                turn.healed = turn.healed or (swept and draft.moves > before)
+                turn.healed = turn.healed or (swept and draft.moves - advanced.on_time > before)
             else:
                 turn.more = True
             draft.note_flips()

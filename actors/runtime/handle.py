@@ -11,7 +11,7 @@ import trio
 from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import Event
 from actors.messages import Message
-from actors.states import AttemptView, Explanation, Outcome, TaskStatus
+from actors.states import AttemptView, Explanation, Outcome, ScheduleView, TaskStatus
 from storage.codec import check_name
 
 from . import reads
@@ -51,6 +51,10 @@ class Reads:
     async def tasks(self, *, archived: bool = False) -> tuple[TaskStatus, ...]:
         """Every task, in the order of creation; archived ones only if asked for."""
         return await reads.tasks(self._source, self.name, archived=archived)
+
+    async def schedules(self) -> tuple[ScheduleView, ...]:
+        """Every schedule by name, with its last and its next fire."""
+        return await reads.schedules(self._source, self.name)
 
     async def explain(self, task: str) -> Explanation:
         """Every closed gate of the task, in order, with the ids, numbers and times concerned."""

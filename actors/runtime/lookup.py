@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from actors.core.firing import FIRED_MAX, Fired
 from actors.core.loading import check_texts
 from actors.core.needs import Looked, Needs
 from storage.loading import FoundTasks, find_tasks
@@ -27,7 +28,18 @@ def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[Fo
             contents[task] = content
             ids.add(task)
     found = find_tasks(conn, company_id, ids, check_texts)
-    return found, Looked(found.known, contents, keys, _closure(conn, company_id, needs))
+    fired = {name: _fired(conn, company_id, name, from_ms) for name, from_ms in needs.fired.items()}
+    closure = _closure(conn, company_id, needs)
+    return found, Looked(found.known, contents, keys, closure, fired, needs.templates)
+
+
+def _fired(conn: sqlite3.Connection, company_id: int, schedule: str, from_ms: int) -> Fired:
+    """Which nominal times of a schedule have fired."""
+    key = {"company_id": company_id, "schedule": schedule}
+    limited = {**key, "from_ms": from_ms, "limit": FIRED_MAX}
+    times = frozenset(row[0] for row in conn.execute(SQL["fired_from"], limited).fetchall())
+    (last,) = conn.execute(SQL["fired_last"], key).fetchone()
+    return Fired(times, len(times) < FIRED_MAX, last)
 
 
 def _closure(conn: sqlite3.Connection, company_id: int, needs: Needs) -> dict[str, tuple[str, ...]]:

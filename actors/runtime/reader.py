@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -82,6 +83,9 @@ class Reader:
 
     def actor(self, _company: str) -> CompanyActor | None:
         return None
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def live_in_words(self, _company: str) -> Live:
         return Live(no_host=self.owner is None)

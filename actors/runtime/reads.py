@@ -18,16 +18,18 @@ import trio
 from actors.core.entry import Entry
 from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
+from actors.core.schedules import checked
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
+from actors.core.template import template_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
-from actors.states import AttemptView, Explanation, NodeView, TaskStatus
+from actors.states import AttemptView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
 from storage.database import Database
-from storage.loading import find_company, find_tasks, load_company
-from storage.records import AttemptEnd, CompanyRecord
+from storage.loading import find_company, find_tasks, load_company, load_schedules
+from storage.records import AttemptEnd, CompanyRecord, ScheduleRecord
 from storage.statements import SQL
 
 from .log import event_of
@@ -44,6 +46,7 @@ class Source(Protocol):
     def check(self) -> None: ...
     def actor(self, company: str) -> CompanyActor | None: ...
     def live_in_words(self, company: str) -> Live: ...
+    def now_ms(self) -> int: ...
     @property
     def handlers_known(self) -> frozenset[str] | None: ...
 
@@ -105,6 +108,7 @@ async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> Comp
         found = find_tasks(conn, company.company_id, tasks, check_texts)
         state = CompanyState(company, source.handlers_known)
         take_in(state, found.tasks, found.missing)
+        state.wake_due(source.now_ms())
         quiet = all(
             entry.task.archived_ms is not None or (entry.run is not None and entry.run.status.settled)
             for entry in (state.entries[task] for task in tasks if task in state.entries)
@@ -124,6 +128,7 @@ async def _read_company(source: Source, name: str, tasks: Sequence[str] | None) 
         if tasks:
             found = find_tasks(conn, company.company_id, tasks, check_texts)
             take_in(state, found.tasks, found.missing)
+        state.wake_due(source.now_ms())
         return state
 
     return await source.database.read(read)
@@ -193,6 +198,39 @@ async def tasks(source: Source, name: str, *, archived: bool) -> tuple[TaskStatu
     places = positions(state)
     made = [_status(seen, state, state.entries[task], places) for task in ids if task in state.entries]
     return tuple(await _with_titles(source, state.company, made))
+
+
+async def schedules(source: Source, name: str) -> tuple[ScheduleView, ...]:
+    """Every schedule by name. All of it is stored, so it is read from the tables."""
+    source.check()
+
+    def read(conn: sqlite3.Connection) -> tuple[ScheduleRecord, ...]:
+        company = find_company(conn, name)
+        return () if company is None else load_schedules(conn, company.company_id)
+
+    return tuple(_schedule(name, checked(record)) for record in await source.database.read(read))
+
+
+def _schedule(company: str, record: ScheduleRecord) -> ScheduleView:
+    """The schedule as it stands; one that cannot be trusted is as good as disabled, though nobody has looked yet."""
+    good = record.bad is None
+    return ScheduleView(
+        company=company,
+        name=record.name,
+        title=template_of(record.template).title if good else "",
+        cron=record.cron,
+        every_s=None if record.every_ms is None else record.every_ms / 1000,
+        zone=record.zone,
+        overlap=record.overlap,
+        misfire=record.misfire,
+        jitter_s=record.jitter_ms / 1000,
+        next_ms=record.next_ms if good else None,
+        due_ms=record.due_ms if good else None,
+        fired_ms=record.fired_ms,
+        fired_task=record.fired_task,
+        paused_ms=record.paused_ms,
+        disabled=record.disabled if record.disabled is not None else record.bad,
+    )
 
 
 async def explanation(source: Source, name: str, task: str) -> Explanation:
@@ -277,6 +315,8 @@ def _status(seen: View, state: CompanyState, entry: Entry, places: Mapping[str, 
         settled_ms=None if run is None else run.settled_ms,
         depends_on=entry.task.depends_on,
         nodes=_nodes(state, entry),
+        not_before_ms=entry.task.not_before_ms,
+        schedule=entry.task.schedule,
     )
 
 

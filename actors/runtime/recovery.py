@@ -1,4 +1,4 @@
-"""What became of attempts whose actor, or whose process, is gone; and tasks that cannot be trusted.
+"""What became of attempts whose actor, or whose process, is gone; tasks and schedules that cannot be trusted.
 
 An actor that begins finds nodes that are running. The attempt is still alive in this process: it is
 adopted. It has ended and its report was not committed: the report is told again. It is nowhere: if this
@@ -23,7 +23,7 @@ from actors.core.entry import Entry
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
-from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus
+from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
 from storage.statements import SQL
 from storage.units import Committed, write_events
 
@@ -209,3 +209,34 @@ class Quarantine:
         ).fetchone()[0]
         first_seq = last - len(events) + 1
         return Committed(write_events(conn, company_id, first_seq, events), first_seq, ()), tuple(events)
+
+
+@attrs.frozen
+class DisableSchedule:
+    """The unit that disables a schedule which cannot be moved; nothing if it is disabled already, or gone."""
+
+    company: str
+    schedule: str
+    why: str
+    now_ms: int
+
+    def __call__(self, conn: sqlite3.Connection) -> tuple[Committed, tuple[EventRecord, ...]]:
+        company_id = conn.execute(SQL["find_company"], {"name": self.company}).fetchone()[0]
+        key = {"company_id": company_id, "name": self.schedule, "why": self.why}
+        rows = conn.execute(SQL["disable_schedule"], key).fetchall()
+        events = tuple(
+            EventRecord(
+                "schedule.disabled",
+                self.now_ms,
+                before=ScheduleStatus.PAUSED if paused else ScheduleStatus.ACTIVE,
+                after=ScheduleStatus.DISABLED,
+                reason=self.why,
+                data={"name": self.schedule},
+            )
+            for (paused,) in rows
+        )
+        last = conn.execute(
+            SQL["number_events"], {"company_id": company_id, "events": len(events)}
+        ).fetchone()[0]
+        first_seq = last - len(events) + 1
+        return Committed(write_events(conn, company_id, first_seq, events), first_seq, ()), events

@@ -99,9 +99,9 @@ class Surroundings:
     def quiet(self, company: str) -> None:
         self.runtime.hub.notify(company)
 
-    def leave(self, company: str, due_ms: int | None) -> bool:
+    def leave(self, company: str, due_ms: int | None, *, works: bool) -> bool:
         cell = self.runtime.supervisor.find(company)
-        return cell is not None and self.runtime.supervisor.leave(cell, due_ms)
+        return cell is not None and self.runtime.supervisor.leave(cell, due_ms, works=works)
 
 
 class Runtime:
@@ -293,7 +293,9 @@ class Runtime:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing can go on by itself now or later."""
+        """Whether nothing can go on by itself now or later. Schedules that wait for their time are not asked: they
+        never end.
+        """
         return (
             not len(self.registry)
             and not self.supervisor.has_due
@@ -303,7 +305,7 @@ class Runtime:
                 and not cell.mailbox.woken
                 and cell.actor is not None
                 and cell.actor.resting
-                and cell.actor.next_due_ms() is None
+                and not cell.actor.works
                 for cell in self.supervisor.cells
             )
         )
@@ -741,7 +743,9 @@ async def _begin(runtime: Runtime) -> None:
     rows: list[Any] = await runtime.database.read(
         lambda conn: conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
     )
-    for name, due_ms in rows:
-        runtime.supervisor.note_due(name, due_ms)
+    for name, due_ms, has_schedules in rows:
+        runtime.supervisor.note_due(name, due_ms, works=not has_schedules)
+    (last_ms,) = await runtime.database.read(lambda conn: conn.execute(SQL["latest_event_ms"]).fetchone())
+    runtime.supervisor.clock_showed(last_ms)
     await runtime.sweeper.sweep()
     await runtime.intake.look()

@@ -9,6 +9,8 @@ company's trouble never reaches another.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
+from actors.core.schedules import schedule_of
 from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
@@ -29,11 +32,17 @@ from . import recovery
 from .company import CompanyActor, Crash
 from .describe import describe
 from .mailbox import Envelope, Mailbox, Sweep
+from .wall import WallWatch
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
 _log = structlog.get_logger("turnkeeper")
+
+AGAIN_MAX = 100
+AGAIN_S = 1.0
+"""When the wall clock went back all companies that wait for a time have to look: so many of them at once, a second
+apart."""
 
 
 @attrs.define(eq=False)
@@ -47,7 +56,7 @@ class Cell:
     parked: str | None = None
     parked_until_s: float = 0.0
     last_about: str | None = None
-    """The task that the last crash was about; twice in a row and it is quarantined."""
+    """The task or schedule that the last crash was about; twice in a row and it is set aside."""
     careful: bool = False
     """Whether the next actor should go one step at a time."""
     unpark: trio.Event = attrs.field(factory=trio.Event)
@@ -61,12 +70,24 @@ class _DueTimes:
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
+        self.working: set[str] = set()
+        """Those of them that wait for work of theirs, and not only for a schedule."""
         self._heap: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def note(self, company: str, due_ms: int) -> None:
+    def __contains__(self, company: object) -> bool:
+        return company in self._of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def note(self, company: str, due_ms: int, *, works: bool) -> None:
+        if works:
+            self.working.add(company)
+        else:
+            self.working.discard(company)
         if self._of.get(company) != due_ms:
             self._of[company] = due_ms
             heappush(self._heap, (due_ms, company))
@@ -75,6 +96,7 @@ class _DueTimes:
 
     def forget(self, company: str) -> None:
         self._of.pop(company, None)
+        self.working.discard(company)
 
     def first(self) -> tuple[int, str] | None:
         """The earliest time and whose it is."""
@@ -90,6 +112,9 @@ class Supervisor:
         self._cells: dict[str, Cell] = {}
         self._due = _DueTimes()
         self._due_changed = trio.Event()
+        self._wall = WallWatch(runtime.now_ms(), trio.current_time())
+        self._again: deque[str] = deque()
+        """Absent companies that have to look, because the wall clock went back."""
         self.closed = False
 
     # --- the directory --------------------------------------------------------------------------------------
@@ -112,15 +137,17 @@ class Supervisor:
     def cells(self) -> tuple[Cell, ...]:
         return tuple(self._cells.values())
 
-    def leave(self, cell: Cell, due_ms: int | None) -> bool:
-        """The actor has nothing to do. Removal and the check before it have no checkpoint between. While its crashes
-        count it stays, for they would be forgotten with it.
+    def leave(self, cell: Cell, due_ms: int | None, *, works: bool) -> bool:
+        """The actor has nothing to do; ``works``: work of it becomes due, and not only a schedule.
+
+        Removal and the check before it have no checkpoint between. While its crashes count it stays, for they
+        would be forgotten with it.
         """
         if counts(cell.crashes, trio.current_time()):
             return False
         if self._cells.get(cell.name) is cell:
             del self._cells[cell.name]
-        self.note_due(cell.name, due_ms)
+        self.note_due(cell.name, due_ms, works=works)
         return True
 
     def wake(self, company: str) -> None:
@@ -134,26 +161,43 @@ class Supervisor:
 
     # --- due times of absent companies ----------------------------------------------------------------------
 
-    def note_due(self, company: str, due_ms: int | None) -> None:
+    def note_due(self, company: str, due_ms: int | None, *, works: bool) -> None:
         if due_ms is not None:
-            self._due.note(company, due_ms)
+            self._due.note(company, due_ms, works=works)
             self._due_changed.set()
 
     @property
     def has_due(self) -> bool:
-        return self._due.first() is not None
+        """Whether work of an absent company becomes due."""
+        return bool(self._due.working)
+
+    def clock_showed(self, last_ms: int) -> None:
+        """The wall clock has shown this before the process began."""
+        self._wall = WallWatch(last_ms, trio.current_time())
+        self._due_changed.set()
 
     async def bring_back(self) -> None:
         """Start companies whose due time has come. One child for all of them."""
         while True:
             self._due_changed = trio.Event()
             now_ms = self._runtime.now_ms()
+            if self._wall.went_back(now_ms, trio.current_time()):
+                self._again.extend(self._due)
+            self._look_again()
             while (first := self._due.first()) is not None and first[0] <= now_ms:
                 self._due.forget(first[1])
                 self.wake(first[1])
-            wait_s = 60.0 if first is None else min((first[0] - now_ms) / 1000, 60.0)
+            longest_s = AGAIN_S if self._again else 60.0
+            wait_s = longest_s if first is None else min((first[0] - now_ms) / 1000, longest_s)
             with trio.move_on_after(wait_s):
                 await self._due_changed.wait()
+
+    def _look_again(self) -> None:
+        """Start some of those that the clock left behind: what they wait for may be due by another reckoning."""
+        for _ in range(min(len(self._again), AGAIN_MAX)):
+            company = self._again.popleft()
+            if company in self._due:
+                self.wake(company)
 
     # --- watching over one company --------------------------------------------------------------------------
 
@@ -206,7 +250,7 @@ class Supervisor:
             await self._rest(cell, max(1.0, delay_s(len(cell.crashes))), describe(error), tell=False)
 
     async def _crashed(self, cell: Cell, error: Exception) -> None:
-        """Write down the crash, set aside a task that caused two in a row, and rest."""
+        """Write down the crash, set aside a task or a schedule that caused two in a row, and rest."""
         cell.actor, cell.careful = None, True
         cause = error.cause if isinstance(error, Crash) else error
         about = error.about if isinstance(error, Crash) else None
@@ -214,7 +258,8 @@ class Supervisor:
         bad_row = isinstance(cause, recovery.BadRow)
         again = about is not None and (about == cell.last_about or bad_row)
         cell.last_about = None if again else about
-        _log.error("actor.crashed", company=cell.name, cause=text, task=about, exc_info=cause)
+        task = None if about is None or schedule_of(about) is not None else about
+        _log.error("actor.crashed", company=cell.name, cause=text, task=task, exc_info=cause)
         cell.crashes = add_crash(cell.crashes, trio.current_time())
         if again and about is not None and await self._set_aside(cell, about, cause):
             cell.crashes = ()
@@ -222,7 +267,7 @@ class Supervisor:
         await self._runtime.record_company_event(
             cell.name,
             EventRecord(
-                "actor.crashed", self._runtime.now_ms(), task=about, reason=text, data={"cause": text}
+                "actor.crashed", self._runtime.now_ms(), task=task, reason=text, data={"cause": text}
             ),
         )
         if rest_s > 0:
@@ -258,10 +303,19 @@ class Supervisor:
         for cell in self._cells.values():
             cell.unpark.set()
 
-    async def _set_aside(self, cell: Cell, task: str, cause: BaseException) -> bool:
-        """Quarantine the task durably; its attempts are told to end, and their reports will be late. False if
-        it is not stored.
-        """
+    async def _set_aside(self, cell: Cell, about: str, cause: BaseException) -> bool:
+        """Disable the schedule, or quarantine the task, durably. False if it is not stored."""
+        schedule = schedule_of(about)
+        if schedule is None:
+            return await self._quarantine(cell, about, cause)
+        why = clean_text(f"its moves failed twice: {describe(cause)}")
+        unit = recovery.DisableSchedule(cell.name, schedule, why, self._runtime.now_ms())
+        committed, events = await self._runtime.database.writer.commit(unit)
+        self._runtime.published(cell.name, events, committed)
+        return bool(events)
+
+    async def _quarantine(self, cell: Cell, task: str, cause: BaseException) -> bool:
+        """Its attempts are told to end, and their reports will be late."""
         import traceback
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]

@@ -94,7 +94,8 @@ class Sweeper:
             found.update(dict.fromkeys(row[0] for row in rows))
             after = rows[-1][1]
         due = {"now_ms": self._runtime.now_ms(), "limit": QUEUED_MAX}
-        found.update(dict.fromkeys(row[0] for row in conn.execute(SQL["sweep_due"], due).fetchall()))
+        for statement in ("sweep_due", "sweep_schedules"):
+            found.update(dict.fromkeys(row[0] for row in conn.execute(SQL[statement], due).fetchall()))
         queued = conn.execute(SQL["sweep_queued"], {"limit": QUEUED_MAX}).fetchall()
         return found, [row[0] for row in queued]
 

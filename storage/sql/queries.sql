@@ -57,6 +57,55 @@ UPDATE tasks SET payload = :payload WHERE company_id = :company_id AND seq = :se
 -- name: set_node_payloads
 UPDATE tasks SET node_payloads = :node_payloads WHERE company_id = :company_id AND seq = :seq;
 
+-- name: set_not_before
+-- Apart from the rest of a task's row: few tasks have one.
+UPDATE tasks SET not_before_ms = :not_before_ms WHERE company_id = :company_id AND seq = :seq;
+
+-- name: set_task_fire
+-- Likewise. The unique index refuses a second task of one nominal time.
+UPDATE tasks SET schedule = :schedule, nominal_ms = :nominal_ms WHERE company_id = :company_id AND seq = :seq;
+
+-- name: put_schedule
+INSERT INTO schedules (company_id, seq, name, template, cron, every_ms, zone, anchor_ms, overlap, misfire, jitter_ms,
+    next_ms, due_ms, moved_ms, fired_ms, fired_task, fired_to_ms, missed, missed_ms, paused_ms, disabled)
+VALUES (:company_id, :seq, :name, :template, :cron, :every_ms, :zone, :anchor_ms, :overlap, :misfire, :jitter_ms,
+    :next_ms, :due_ms, :moved_ms, :fired_ms, :fired_task, :fired_to_ms, :missed, :missed_ms, :paused_ms, :disabled)
+ON CONFLICT (company_id, seq) DO UPDATE SET name = excluded.name, template = excluded.template, cron = excluded.cron,
+    every_ms = excluded.every_ms, zone = excluded.zone, anchor_ms = excluded.anchor_ms, overlap = excluded.overlap,
+    misfire = excluded.misfire, jitter_ms = excluded.jitter_ms, next_ms = excluded.next_ms, due_ms = excluded.due_ms,
+    moved_ms = excluded.moved_ms, fired_ms = excluded.fired_ms, fired_task = excluded.fired_task,
+    fired_to_ms = excluded.fired_to_ms, missed = excluded.missed, missed_ms = excluded.missed_ms,
+    paused_ms = excluded.paused_ms, disabled = excluded.disabled;
+
+-- name: hold_schedule
+-- For a schedule whose row cannot be trusted: what is wrong in it stays as it is.
+UPDATE schedules SET paused_ms = :paused_ms, disabled = :disabled, next_ms = NULL, due_ms = NULL
+WHERE company_id = :company_id AND seq = :seq;
+
+-- name: disable_schedule
+-- For a schedule whose moves the database refuses.
+UPDATE schedules SET disabled = :why, next_ms = NULL, due_ms = NULL, missed = 0, missed_ms = NULL
+WHERE company_id = :company_id AND name = :name AND disabled IS NULL
+RETURNING paused_ms IS NOT NULL;
+
+-- name: delete_schedule
+DELETE FROM schedules WHERE company_id = :company_id AND seq = :seq;
+
+-- name: load_schedules
+SELECT seq, name, template, cron, every_ms, zone, anchor_ms, overlap, misfire, jitter_ms, next_ms, due_ms, moved_ms,
+    fired_ms, fired_task, fired_to_ms, missed, missed_ms, paused_ms, disabled
+FROM schedules WHERE company_id = :company_id ORDER BY name;
+
+-- name: fired_from
+-- Nominal times that have fired already. Asked only where the wall clock went back.
+SELECT nominal_ms FROM tasks INDEXED BY tasks_nominal
+WHERE company_id = :company_id AND schedule = :schedule AND nominal_ms >= :from_ms AND nominal_ms IS NOT NULL
+ORDER BY nominal_ms LIMIT :limit;
+
+-- name: fired_last
+SELECT max(nominal_ms) FROM tasks INDEXED BY tasks_nominal
+WHERE company_id = :company_id AND schedule = :schedule AND nominal_ms IS NOT NULL;
+
 -- name: insert_edge
 INSERT INTO edges (company_id, seq, upstream) VALUES (?, ?, ?);
 
@@ -162,7 +211,8 @@ DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
 -- Every task whose newest run is unsettled. The index is the partial one of unsettled runs.
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
-    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason
+    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
+    task.not_before_ms, task.schedule
 FROM runs AS run INDEXED BY runs_unsettled
 JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
@@ -173,7 +223,8 @@ ORDER BY run.seq;
 -- Tasks in whatever state, each with its newest run.
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
-    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason
+    run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
+    task.not_before_ms, task.schedule
 FROM json_each(:ids) AS wanted
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
 LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
@@ -184,7 +235,8 @@ LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.s
 -- Planted rows: a task without any run. A range over the company's tasks, so it is asked at a start and never in a turn.
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    task.not_before_ms, task.schedule
 FROM tasks AS task
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
 WHERE task.company_id = :company_id AND task.archived_ms IS NULL
@@ -307,6 +359,12 @@ CROSS JOIN companies AS company ON company.company_id = active.company_id;
 -- name: sweep_due
 SELECT name FROM companies INDEXED BY companies_due WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :limit;
 
+-- name: sweep_schedules
+-- Companies with a schedule whose time has come, in case their own due time does not say so.
+SELECT name FROM companies WHERE paused_ms IS NULL AND company_id IN (
+    SELECT company_id FROM schedules INDEXED BY schedules_due WHERE due_ms <= :now_ms AND paused_ms IS NULL)
+LIMIT :limit;
+
 -- name: sweep_queued
 -- Companies with unsettled runs, oldest-checked first. It steps from company to company along the index of unsettled
 -- runs, so neither the idle ones nor the length of a queue cost anything.
@@ -324,7 +382,15 @@ ORDER BY company.checked_ms, company.company_id LIMIT :limit;
 UPDATE companies SET checked_ms = :now_ms WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: earliest_due
-SELECT name, due_ms FROM companies INDEXED BY companies_due WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT :limit;
+-- With whether it may be for a schedule. Companies with work of their own are loaded by the first sweep, and know.
+SELECT company.name, company.due_ms,
+    EXISTS (SELECT 1 FROM schedules WHERE schedules.company_id = company.company_id)
+FROM companies AS company INDEXED BY companies_due WHERE company.due_ms IS NOT NULL
+ORDER BY company.due_ms LIMIT :limit;
+
+-- name: latest_event_ms
+-- What the wall clock showed before this process entered itself as the owner, which is the last event.
+SELECT max(at_ms) FROM (SELECT at_ms FROM events ORDER BY position DESC LIMIT 2);
 
 -- name: inbox_find
 SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox WHERE company = :company AND id = :id;
@@ -528,6 +594,10 @@ DELETE FROM tasks WHERE company_id = :company_id AND seq IN (
 -- name: company_graphs
 DELETE FROM graphs WHERE company_id = :company_id AND name IN (
     SELECT name FROM graphs WHERE company_id = :company_id ORDER BY name LIMIT :limit);
+
+-- name: company_schedules
+DELETE FROM schedules WHERE company_id = :company_id AND seq IN (
+    SELECT seq FROM schedules WHERE company_id = :company_id ORDER BY seq LIMIT :limit);
 
 -- name: company_events
 DELETE FROM events WHERE position IN (

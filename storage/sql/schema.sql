@@ -55,11 +55,55 @@ CREATE TABLE tasks (
     node_payloads  TEXT,                     -- JSON array by node position, NULL when no node has one
     key            TEXT,
     content        TEXT,                     -- digest of what was submitted under the key or the chosen id
-    PRIMARY KEY (company_id, seq)
+    not_before_ms  INTEGER,
+    schedule       TEXT,                     -- the schedule that made it; without a nominal time: by RunNow
+    nominal_ms     INTEGER,
+    PRIMARY KEY (company_id, seq),
+    CHECK (nominal_ms IS NULL OR schedule IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX tasks_id  ON tasks (company_id, id);
 CREATE UNIQUE INDEX tasks_key ON tasks (company_id, key) WHERE key IS NOT NULL;
+
+-- Of one nominal time of a schedule there is one task, whatever the code believes.
+CREATE UNIQUE INDEX tasks_nominal ON tasks (company_id, schedule, nominal_ms) WHERE nominal_ms IS NOT NULL;
+
+CREATE TABLE schedules (
+    -- One row while the schedule is there; RemoveSchedule deletes it, nothing else prunes it. The tasks that it made are
+    -- tasks like others, and go with them.
+    company_id   INTEGER NOT NULL REFERENCES companies,
+    seq          INTEGER NOT NULL CHECK (seq > 0),
+    name         TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 128),
+    template     TEXT    NOT NULL,
+    cron         TEXT,
+    every_ms     INTEGER CHECK (every_ms >= 1000),
+    zone         TEXT    NOT NULL,
+    anchor_ms    INTEGER NOT NULL,
+    overlap      TEXT    NOT NULL CHECK (overlap IN ('skip', 'queue')),
+    misfire      TEXT    NOT NULL CHECK (misfire IN ('latest', 'skip')),
+    jitter_ms    INTEGER NOT NULL CHECK (jitter_ms >= 0),
+    next_ms      INTEGER,                    -- the next nominal time
+    due_ms       INTEGER,                    -- when it is due by the wall clock: then, unless the clock went back
+    moved_ms     INTEGER NOT NULL,
+    fired_ms     INTEGER,
+    fired_task   TEXT,
+    fired_to_ms  INTEGER,
+    missed       INTEGER NOT NULL DEFAULT 0 CHECK (missed >= 0),
+    missed_ms    INTEGER,
+    paused_ms    INTEGER,
+    disabled     TEXT,
+    PRIMARY KEY (company_id, seq),
+    CHECK ((cron IS NULL) <> (every_ms IS NULL)),
+    CHECK ((next_ms IS NULL) = (disabled IS NOT NULL)),
+    CHECK ((due_ms IS NULL) = (next_ms IS NULL)),
+    CHECK (due_ms <= next_ms),
+    CHECK ((missed > 0) = (missed_ms IS NOT NULL)),
+    CHECK ((fired_ms IS NULL) = (fired_task IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX schedules_name ON schedules (company_id, name);
+-- What the sweep asks, in case a company's own due time was lost.
+CREATE INDEX schedules_due ON schedules (due_ms) WHERE due_ms IS NOT NULL AND paused_ms IS NULL;
 
 CREATE TABLE edges (
     -- by id, not by sequence: an upstream whose row is missing must still be nameable

@@ -39,7 +39,7 @@ def check_against_oracle(world: World, draft: Draft | None = None) -> None:
     """Everything that memory has derived is what the definitions say of the facts."""
     state, now_ms = world.state, world.now_ms
     state.wake_due(now_ms)
-    facts = oracle.facts_in(world.conn, state, world.handlers)
+    facts = oracle.facts_in(world.conn, state, world.handlers, now_ms)
     _check_presence(state, facts)
     _check_tasks(world, facts)
     assert state.open.head(10_000) == oracle.open_tasks(facts)
@@ -49,6 +49,11 @@ def check_against_oracle(world: World, draft: Draft | None = None) -> None:
     assert state.slots == oracle.slots(facts)
     assert set(state.startable) == oracle.startable(facts, now_ms)
     assert state.next_due_ms() == oracle.next_due_ms(facts, now_ms)
+    mine: dict[str, set[str]] = {}
+    for task, entry in state.entries.items():
+        if entry.task.schedule is not None:
+            mine.setdefault(entry.task.schedule, set()).add(task)
+    assert state.schedules.tasks == mine
     ended = {task for task, fact in facts.tasks.items() if oracle.at_its_end(fact)}
     assert set(state.ended) == ended
     admitted = [t for t, e in state.entries.items() if e.queued and not closed_gates(state, e, world.live)]
@@ -131,6 +136,8 @@ def snapshot(world: World) -> dict[str, Any]:
         "startable": set(state.startable),
         "ended": set(state.ended),
         "due": state.next_due_ms(),
+        "schedules": dict(state.schedules.by_name),
+        "theirs": {name: set(tasks) for name, tasks in state.schedules.tasks.items()},
         "entries": {task: _entry(state, task) for task in state.entries},
     }
 
@@ -166,6 +173,7 @@ def check_against_file(world: World) -> None:
     assert set(fresh.ended) == set(kept.ended)
     assert fresh.next_due_ms() == kept.next_due_ms()
     assert fresh.graphs == kept.graphs
+    assert fresh.schedules.by_name == kept.schedules.by_name
     assert fresh.missing <= kept.missing
     assert fresh.entries.keys() <= kept.entries.keys()
     for task, entry in kept.entries.items():

@@ -26,6 +26,7 @@ from storage.records import (
     NodeStatus,
     RunRecord,
     RunStatus,
+    ScheduleRecord,
     TaskRecord,
 )
 from storage.values import changed, names_of
@@ -62,6 +63,8 @@ class Facts:
     graphs: Mapping[str, str]
     """Name → text of the newest definition."""
     handlers: frozenset[str] | None
+    now_ms: int = 0
+    schedules: tuple[ScheduleRecord, ...] = ()
 
     @cached_property
     def blocked(self) -> set[str]:
@@ -77,12 +80,15 @@ class Facts:
 # --- the facts ------------------------------------------------------------------------------------------------
 
 
-def facts_in(conn: sqlite3.Connection, state: CompanyState, handlers: frozenset[str] | None) -> Facts:
+def facts_in(
+    conn: sqlite3.Connection, state: CompanyState, handlers: frozenset[str] | None, now_ms: int = 0
+) -> Facts:
     """The facts as memory has them; of what memory does not hold, as the tables have them."""
     tasks = {fact.task.id: fact for fact in _stored(conn, state.company.company_id)}
     tasks.update((task, fact_of(state, task)) for task in state.entries)
     graphs = {name: graph.shape.text for name, graph in state.graphs.items()}
-    return Facts(state.company, tasks, graphs, handlers)
+    schedules = tuple(state.schedules.by_name.values())
+    return Facts(state.company, tasks, graphs, handlers, now_ms, schedules)
 
 
 def fact_of(state: CompanyState, task: str) -> Fact:
@@ -233,9 +239,17 @@ def open_tasks(facts: Facts) -> list[str]:
         and fact.quarantined is None
         and task not in stuck
         and (fact.admitted or not unfinished_upstreams(facts, fact))
+        and not early(facts, fact)
         and not held(fact)
     ]
     return [fact.task.id for fact in sorted(lined, key=place)]
+
+
+def early(facts: Facts, fact: Fact) -> bool:
+    """Whether the time before which it may not start has yet to come, and nobody has said to start it now."""
+    due = fact.task.not_before_ms
+    waits = fact.waits and fact.run is not None and not fact.run.front
+    return due is not None and due > facts.now_ms and waits
 
 
 def held(fact: Fact) -> bool:
@@ -288,6 +302,8 @@ def work_state(facts: Facts, task: str, live: Live = OPEN) -> WorkState:
         return WorkState.BLOCKED
     if not fact.admitted and unfinished_upstreams(facts, fact):
         return WorkState.WAITING
+    if early(facts, fact):
+        return WorkState.SCHEDULED
     if held(fact):
         return WorkState.HELD
     quiet = changed(live, no_host=False)
@@ -345,6 +361,10 @@ def next_due_ms(facts: Facts, now_ms: int) -> int | None:
         if fact.quarantined is None and fact.run is not None and fact.run.status not in SETTLED
         for due in resting_nodes(fact, now_ms).values()
     ]
+    times += [fact.task.not_before_ms or 0 for fact in facts.tasks.values() if early(facts, fact)]
+    if facts.company.paused_ms is None:
+        active = [one for one in facts.schedules if one.paused_ms is None and one.disabled is None]
+        times += [one.missed_ms or one.due_ms or 0 for one in active]
     return min(times, default=None)
 
 

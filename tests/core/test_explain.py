@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -77,13 +78,17 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
     world.ask(Submit("first", id="first", handler="work"))
     world.ask(Submit("dead", id="dead", handler="work", attempts_max=1, mode="manual"))
     world.ask(Submit("late", id="late", handler="work", mode="manual"))
-    world.ask(Submit("task", id="t", handler="work", mode="manual", depends_on=["dead", "late"]))
+    later = datetime(2026, 1, 1, tzinfo=UTC)
+    world.ask(
+        Submit("task", id="t", handler="work", mode="manual", depends_on=["dead", "late"], not_before=later)
+    )
     world.ask(Pause())
     world.plant("UPDATE runs SET status = 'stopped', settled_ms = 5 WHERE seq = 3")
     world.live = Live(no_host=True, draining=True, parked="crashed", store_down="full", abandoned=("a",))
     assert world.gates("t") == [
         ReasonKind.UPSTREAM_STOPPED,
         ReasonKind.UPSTREAM_UNFINISHED,
+        ReasonKind.NOT_BEFORE,
         ReasonKind.MANUAL,
         ReasonKind.NO_HOST,
         ReasonKind.DRAINING,

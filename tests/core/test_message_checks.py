@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import attrs
 import hypothesis.strategies as st
@@ -25,9 +27,14 @@ from actors.messages import (
     Message,
     Node,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -116,6 +123,11 @@ CARRIERS: dict[str, Callable[[Any], object]] = {
     "Rerun.task": Rerun,
     "Archive.task": Archive,
     "Unarchive.task": Unarchive,
+    "SetSchedule.name": lambda name: SetSchedule(name, every=60, task=Submit("t")),
+    "PauseSchedule.name": PauseSchedule,
+    "ResumeSchedule.name": ResumeSchedule,
+    "RemoveSchedule.name": RemoveSchedule,
+    "RunNow.name": RunNow,
 }
 CAN_BE_NONE = {"Submit.id", "Submit.key", "Submit.goal", "Submit.handler", "Submit.graph", "Edit.goal"}
 
@@ -278,6 +290,13 @@ def test_a_value_comes_back_as_it_went(value: Any) -> None:
 A, B = Node("a"), Node("b", after=["a"])
 m: Any = messages
 """Wrong types are what is tested."""
+T = Submit("t")
+
+
+def a_schedule(**fields: Any) -> object:
+    return m.SetSchedule("s", task=T, **fields)
+
+
 BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "a blank title": (lambda: m.Submit("  "), "title must be text that is not blank"),
     "no title": (lambda: m.Submit(""), "title must be text that is not blank"),
@@ -376,6 +395,83 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "runs_max above": (lambda: m.SetLimits(runs_max=1_000_001), "runs_max must be from 0 to 1000000"),
     "runs_max true": (lambda: m.SetLimits(runs_max=True), "runs_max must be a whole number"),
     "runs_max 1.5": (lambda: m.SetLimits(runs_max=1.5), "runs_max must be a whole number"),
+    "not_before without a zone": (
+        lambda: m.Submit("t", not_before=datetime(2026, 1, 1, 9)),
+        "not_before 2026-01-01T09:00:00 has no time zone, so it says no moment: give it one",
+    ),
+    "not_before without an offset": (
+        lambda: m.Submit("t", not_before="2026-01-01T09:00:00"),
+        "not_before 2026-01-01T09:00:00 has no time zone, so it says no moment: give it one",
+    ),
+    "not_before of Edit without a zone": (
+        lambda: m.Edit("t", not_before=datetime(2026, 1, 1)),
+        "has no time zone",
+    ),
+    "not_before of words": (
+        lambda: m.Submit("t", not_before="tomorrow"),
+        "must be a date and time in ISO 8601, not 'tomorrow'",
+    ),
+    "not_before of a number": (lambda: m.Submit("t", not_before=5), "must be a datetime with a time zone"),
+    "not_before of a date": (
+        lambda: m.Submit("t", not_before=date(2026, 1, 1)),
+        "must be a datetime with a time zone",
+    ),
+    "not_before of another age": (
+        lambda: m.Submit("t", not_before=datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
+        "not_before must be from 1970 to 9998",
+    ),
+    "not_before before there was time": (
+        lambda: m.Submit("t", not_before=datetime(1969, 12, 31, tzinfo=UTC)),
+        "not_before must be from 1970 to 9998",
+    ),
+    "neither cron nor every": (lambda: m.SetSchedule("s", task=T), "give one of cron and every"),
+    "cron and every": (lambda: a_schedule(cron="* * * * *", every=60), "give one of cron and every"),
+    "no task": (lambda: m.SetSchedule("s", every=60, task=None), "a schedule's task must be a Submit"),
+    "a task with an id": (
+        lambda: m.SetSchedule("s", every=60, task=m.Submit("t", id="a")),
+        "a schedule's task must not have id: each fire makes a task of its own",
+    ),
+    "a task with a key": (
+        lambda: m.SetSchedule("s", every=60, task=m.Submit("t", key="a")),
+        "a schedule's task must not have key",
+    ),
+    "a task with a time": (
+        lambda: m.SetSchedule("s", every=60, task=m.Submit("t", not_before="2026-01-01T00:00Z")),
+        "a schedule's task must not have not_before",
+    ),
+    "every of less than a second": (lambda: a_schedule(every=0.999), "every must be at least 1 s"),
+    "every none": (lambda: a_schedule(every=0), "every must be above 0 s"),
+    "every of ages": (lambda: a_schedule(every=10**9), "at most ten years"),
+    "every true": (lambda: a_schedule(every=True), "every must be a number of seconds"),
+    "every of words": (lambda: a_schedule(every="1h"), "every must be a number of seconds"),
+    "every in a zone": (lambda: a_schedule(every=60, zone="UTC"), "zone belongs to cron"),
+    "an unknown zone": (
+        lambda: a_schedule(cron="* * * * *", zone="Mars/Base"),
+        "zone 'Mars/Base' is unknown",
+    ),
+    "a zone that is a path": (
+        lambda: a_schedule(cron="* * * * *", zone="../UTC"),
+        "zone '../UTC' is unknown",
+    ),
+    "a zone that is a region": (
+        lambda: a_schedule(cron="* * * * *", zone="Europe"),
+        "zone 'Europe' is unknown",
+    ),
+    "a zone that is empty": (lambda: a_schedule(cron="* * * * *", zone=""), "zone '' is unknown"),
+    "a zone of a number": (lambda: a_schedule(cron="* * * * *", zone=1), "zone must be text, not 1"),
+    "cron of a number": (lambda: a_schedule(cron=5), "cron must be text, not 5"),
+    "cron of nothing": (lambda: a_schedule(cron=""), "cron '' must have five fields"),
+    "cron with seconds": (lambda: a_schedule(cron="0 * * * * *"), "must have five fields"),
+    "cron by name": (lambda: a_schedule(cron="@daily"), "must have five fields"),
+    "the 60th minute": (lambda: a_schedule(cron="60 * * * *"), "is not valid"),
+    "a step of nothing": (lambda: a_schedule(cron="*/0 * * * *"), "is not valid"),
+    "31 February": (lambda: a_schedule(cron="0 0 31 2 *"), "no date ever fits it"),
+    "30 February": (lambda: a_schedule(cron="0 0 30 2 *"), "no date ever fits it"),
+    "10 kB of commas": (lambda: a_schedule(cron="," * 10_000), "more than the 200 allowed"),
+    "overlap of words": (lambda: a_schedule(every=60, overlap="wait"), 'overlap must be "skip" or "queue"'),
+    "misfire of words": (lambda: a_schedule(every=60, misfire="all"), 'misfire must be "latest" or "skip"'),
+    "jitter below 0": (lambda: a_schedule(every=60, jitter_s=-1), "jitter_s must be at least 0 s"),
+    "jitter of two days": (lambda: a_schedule(every=60, jitter_s=172_800), "jitter_s must be at most a day"),
 }
 
 
@@ -399,6 +495,26 @@ def test_the_edges_themselves_are_allowed() -> None:
     DefineGraph("g", [])
     DefineGraph("g", [Node(str(n), "h", after=[str(n - 1)] if n else []) for n in range(NODES_MAX)])
     Submit("t", depends_on=map(str, range(DEPENDS_ON_MAX)))
+    a_schedule(every=1)
+    a_schedule(every=10 * 365 * 86_400, jitter_s=86_400)
+    a_schedule(cron="0 0 29 2 *", zone="Australia/Lord_Howe")
+    a_schedule(cron=f"{','.join(map(str, range(60)))} * * * *")
+
+
+def test_a_moment_is_taken_however_it_is_written_and_never_comes_early() -> None:
+    berlin = datetime(2026, 7, 1, 9, 0, tzinfo=ZoneInfo("Europe/Berlin"))
+    utc = datetime(2026, 7, 1, 7, 0, tzinfo=UTC)
+    made = [Submit("t", not_before=when) for when in (berlin, utc, "2026-07-01T09:00:00+02:00")]
+    assert [message.not_before for message in made] == [utc] * 3
+    assert {message.not_before_ms for message in made} == {1_782_889_200_000}
+    assert Submit("t", not_before=utc.replace(microsecond=1)).not_before_ms == 1_782_889_200_001
+    assert Edit("t", not_before=None).changes == {"not_before"}
+    assert Edit("t", not_before=berlin).not_before == utc
+
+
+def test_an_interval_is_seconds_however_it_is_written() -> None:
+    made = [SetSchedule("s", every=every, task=T) for every in (90, 90.0, timedelta(minutes=1.5))]
+    assert [(message.every, message.every_ms) for message in made] == [(90.0, 90_000)] * 3
 
 
 def test_a_priority_is_a_number_however_it_is_written() -> None:
@@ -443,6 +559,8 @@ SAMPLES: list[Message[Any]] = [
     SetLimits(runs_max=1),
     StopGoal("g"),
     Unpark(),
+    SetSchedule("s", every=60, task=Submit("t")),
+    *(kind("s") for kind in (PauseSchedule, ResumeSchedule, RemoveSchedule, RunNow)),
 ]
 
 

@@ -449,7 +449,8 @@ def test_an_edit_of_an_admitted_run_says_that_its_nodes_count_from_the_next_run_
     world.give_up("t")
     answer = world.ask(Edit("t", handler="other"))
     assert (
-        answer.note == "the nodes and upstreams of this run are fixed: the change counts from the next run on"
+        answer.note
+        == "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
     )
     assert world.ask(Edit("t", title="x")).note is None
     world.ask(Retry("t"))

@@ -1,4 +1,4 @@
-"""Section 3 of the design: every cell of the three tables of moves, walked. What is not in them changes nothing."""
+"""Section 3 of the design: every cell of the four tables of moves, walked. What is not in them changes nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from actors.core.draft import Draft
-from actors.core.transitions import NODE_MOVES, PHASE_MOVES, RUN_MOVES, Phase, check_move
+from actors.core.transitions import NODE_MOVES, PHASE_MOVES, RUN_MOVES, SCHEDULE_MOVES, Phase, check_move
 from actors.errors import IllegalMove
 from actors.events import KINDS
 from actors.messages import Node, Submit
-from storage.records import NodeRecord, NodeStatus, RunRecord, RunStatus
+from storage.records import NodeRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
 
 from .agreement import snapshot
 from .world import World
@@ -61,11 +61,21 @@ LEGAL_PHASE_MOVES = {
     ("cancelling", "finalizing"),
     ("finalizing", "finalizing"),
 }
+LEGAL_SCHEDULE_MOVES = {
+    (None, "active"),
+    ("active", "paused"),
+    ("active", "disabled"),
+    ("paused", "active"),
+    ("paused", "disabled"),
+    ("disabled", "active"),
+    ("disabled", "paused"),
+}
 
 MACHINES: Mapping[str, tuple[Mapping[Any, Mapping[Any, str]], type[StrEnum], set[tuple[str | None, str]]]] = {
     "run": (RUN_MOVES, RunStatus, LEGAL_RUN_MOVES),
     "node": (NODE_MOVES, NodeStatus, LEGAL_NODE_MOVES),
     "attempt": (PHASE_MOVES, Phase, LEGAL_PHASE_MOVES),
+    "schedule": (SCHEDULE_MOVES, ScheduleStatus, LEGAL_SCHEDULE_MOVES),
 }
 CELLS = [
     (machine, before, after)

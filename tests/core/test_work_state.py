@@ -44,6 +44,7 @@ REASONS: dict[WorkState, set[ReasonKind]] = {
     WorkState.HALTED: {R.HALTED},
     WorkState.BLOCKED: {*BLOCKING},
     WorkState.WAITING: {R.UPSTREAM_UNFINISHED},
+    WorkState.SCHEDULED: {R.NOT_BEFORE},
     WorkState.HELD: {R.MANUAL},
     WorkState.PAUSED: {R.COMPANY_PAUSED, R.COMPANY_PARKED, R.DRAINING, R.STORE_UNAVAILABLE, R.NO_HOST},
     WorkState.QUEUED: {R.NO_HOST, R.RUN_SLOTS, R.TASKS_AHEAD},
@@ -67,6 +68,7 @@ class Combination:
     upstreams: str
     handler: str
     company: str
+    early: bool
 
 
 def combinations() -> Iterator[Combination]:
@@ -74,6 +76,7 @@ def combinations() -> Iterator[Combination]:
     for made in product(
         *(STATUSES, booleans, booleans, booleans, booleans),
         *(UPSTREAMS, ("known", "unknown"), ("open", "paused", "paused, but not for this one", "full")),
+        booleans,
     ):
         one = Combination(*made)
         if one.status in (RunStatus.QUEUED, RunStatus.STOPPED, RunStatus.FAILED, None) or one.admitted:
@@ -103,6 +106,7 @@ def company_of(one: Combination) -> CompanyState:
             depends_on=UPSTREAMS[one.upstreams],
             shape=shape_text([Node("n", one.handler)]),
             archived_ms=7 if one.archived else None,
+            not_before_ms=8 if one.early else None,
         )
     )
     if one.status is not None:

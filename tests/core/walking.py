@@ -7,6 +7,7 @@ that a long walk is cheap.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -20,9 +21,14 @@ from actors.messages import (
     Message,
     Node,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -39,6 +45,8 @@ from .agreement import check_against_file, snapshot, watch
 from .world import World, writing
 
 NAMES = "abcdefgh"
+SCHEDULES = ("hourly", "nightly")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GRAPHS = (
     (),
     (Node("one", "x", payload=1),),
@@ -100,6 +108,7 @@ class Walk:
             self.execution_slots,
             self.a_new_actor,
             self.quarantine,
+            self.nobody_looked,
         ]
         if planting:
             self.steps.append(self.plant)
@@ -143,7 +152,24 @@ class Walk:
             key=key,
             attempts_max=self.pick([None, None, 1, 2]),
             fail_fast=self.maybe(3),
+            not_before=self.soon(),
             **self.shape(),
+        )
+
+    def soon(self) -> datetime | None:
+        """A moment of the next seconds, now and then."""
+        if not self.maybe(6):
+            return None
+        return EPOCH + timedelta(milliseconds=self.world.now_ms + self.rng.randrange(-1_000, 6_000))
+
+    def schedule(self) -> SetSchedule:
+        return SetSchedule(
+            self.pick(SCHEDULES),
+            every=self.pick([2, 3, 5]),
+            task=Submit("of a schedule", handler=self.pick(["x", "y"]), depends_on=self.some(NAMES, 1)),
+            overlap=self.pick(["skip", "queue"]),
+            misfire=self.pick(["latest", "skip"]),
+            jitter_s=self.pick([0, 0, 2]),
         )
 
     def shape(self) -> dict[str, Any]:
@@ -170,6 +196,7 @@ class Walk:
             "goal": lambda: self.pick([None, "goal"]),
             "payload": lambda: 1,
             "fail_fast": self.maybe,
+            "not_before": self.soon,
         }
         chosen = {name: fields[name]() for name in self.some(list(fields), 2)}
         shape = self.shape() if self.maybe() else {}
@@ -186,6 +213,8 @@ class Walk:
             lambda: SetLimits(runs_max=self.pick([0, 1, 2, 3, 4])),
             lambda: self.pick([Pause(), Unpause(), Unpause(), Unpause(), StopGoal("goal")]),
             lambda: DefineGraph("g", self.pick(self.graphs)),
+            self.schedule,
+            lambda: self.pick([PauseSchedule, ResumeSchedule, RemoveSchedule, RunNow])(self.pick(SCHEDULES)),
         ]
         return self.pick(kinds)()  # type: ignore[no-any-return]
 
@@ -270,6 +299,11 @@ class Walk:
 
     def time_passes(self) -> None:
         self.world.wait(self.rng.randrange(1, 6))
+
+    def nobody_looked(self) -> None:
+        """For so long that schedules missed some of their times."""
+        if self.maybe(3):
+            self.world.wait(100)
 
     def execution_slots(self) -> None:
         self.world.slots.free = self.rng.randrange(5)

@@ -21,7 +21,7 @@ from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, Star
 from actors.core.entry import Entry
 from actors.core.gates import OPEN, Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import Looked, needs_of
+from actors.core.needs import NOTHING_FOUND, Looked, needs_of
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
@@ -96,12 +96,13 @@ class World:
         with writing(self.conn):
             company = claim_company(self.conn, self.name)
         self.state = state_of(load_company(self.conn, company, check_texts), self.handlers)
+        self.state.wake_due(self.now_ms)
         self._watch(None)
         return self.state
 
     def look(self, messages: Sequence[Message[Any]]) -> Looked:
         """The one reading of a turn."""
-        needs = needs_of(self.state, messages)
+        needs = needs_of(self.state, messages, self.now_ms)
         if not needs:
             return Looked()
         found, looked = look_up(self.conn, self.state.company.company_id, needs)
@@ -122,7 +123,7 @@ class World:
         draft = Draft(self.state, self.now_ms)
         answers = [self._decide_one(draft, content, looked) for content in contents]
         if advancing:
-            self.advanced = self.advance(draft, moves_max)
+            self.advanced = self.advance(draft, moves_max, looked)
         draft.note_flips()
         if commit:
             self.commit(draft)
@@ -152,10 +153,10 @@ class World:
         self._watch(draft)
         return answer
 
-    def advance(self, draft: Draft, moves_max: int = MOVES_MAX) -> Advanced:
+    def advance(self, draft: Draft, moves_max: int = MOVES_MAX, looked: Looked = NOTHING_FOUND) -> Advanced:
         alive = frozenset((key.task, key.run, key.pos) for key in self.running)
         live = changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
-        return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max)
+        return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max, looked=looked)
 
     def commit(self, draft: Draft) -> None:
         """Write the unit, then act."""

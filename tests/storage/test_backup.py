@@ -201,7 +201,8 @@ def test_processes_of_the_original_are_not_in_the_copy(source: Path, tmp_path: P
     """Whoever opens the copy takes what ran for lost, and must not end the commands of a host that lives."""
     with closing(open_writer(source)) as raw:
         raw.execute(
-            "INSERT INTO tasks VALUES (1,1,'t',2,0,'auto',NULL,NULL,'[]',NULL,0,NULL,'',NULL,NULL,NULL,NULL)"
+            "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title)"
+            " VALUES (1, 1, 't', 2, 0, 'auto', '[]', 0, '')"
         )
         raw.execute("INSERT INTO runs VALUES (1,1,1,'running',0,1,1,NULL,0,0,NULL,NULL)")
         raw.execute("INSERT INTO nodes VALUES (1,1,1,0,'{}','running',0,0,0,1,NULL,NULL,NULL,NULL)")

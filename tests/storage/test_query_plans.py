@@ -26,6 +26,7 @@ WALKS: Mapping[str, str] = {
     "inbox_companies": "what waits in the inbox, which is bounded: its index alone",
     "inbox_unanswered": "for display: what waits in the inbox, which is bounded",
     "list_deletions": "in the order of its rows, up to a limit; companies that are being deleted are few",
+    "latest_event_ms": "the last two lines",
     "last_position": "of a table with one row for each table that numbers its rows",
 }
 SORTS: Mapping[str, str] = {
@@ -122,9 +123,9 @@ def test_one_company_s_backlog_is_nothing_to_another_s_start(tmp_path: Path) -> 
     path = filled(tmp_path, jobs=4, companies=2, done=False)
     before = steps_of(path, AT_START)
     with closing(open_writer(path)) as raw:
-        tasks = "INSERT INTO tasks SELECT 2, seq + 10000 * n, 'x' || n || '.' || seq, priority, created_ms, mode, goal,"
         raw.execute(
-            f"{tasks} graph, shape, attempts_max, fail_fast, archived_ms, title, payload, node_payloads, key, content"
+            "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title)"
+            " SELECT 2, seq + 10000 * n, 'x' || n || '.' || seq, priority, created_ms, mode, shape, fail_fast, title"
             " FROM tasks, (SELECT value AS n FROM json_each('[1,2,3,4,5,6,7,8,9]')) WHERE company_id = 2"
         )
         raw.execute(
