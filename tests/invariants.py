@@ -200,6 +200,26 @@ RULES: Mapping[str, str] = MappingProxyType(
               AND NOT EXISTS (SELECT 1 FROM quarantine AS q WHERE q.company_id = run.company_id AND q.seq = run.seq)
             GROUP BY company.company_id
             HAVING company.due_ms IS NULL OR company.due_ms > min(node.not_before_ms)""",
+        "the file knows when the next task may start": """
+            SELECT company.name, company.due_ms, min(task.not_before_ms) FROM companies AS company
+            JOIN runs AS run ON run.company_id = company.company_id AND run.status = 'queued'
+              AND run.admitted_ms IS NULL AND run.front = 0
+            JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
+              AND task.archived_ms IS NULL
+            WHERE task.not_before_ms > (SELECT max(at_ms) FROM events
+                                        WHERE events.company_id = company.company_id)
+              AND NOT EXISTS (SELECT 1 FROM quarantine AS q WHERE q.company_id = run.company_id AND q.seq = run.seq)
+            GROUP BY company.company_id
+            HAVING company.due_ms IS NULL OR company.due_ms > min(task.not_before_ms)""",
+        "the file knows when the next schedule is due": """
+            SELECT company.name, company.due_ms, min(schedule.due_ms) FROM companies AS company
+            JOIN schedules AS schedule ON schedule.company_id = company.company_id
+            WHERE company.paused_ms IS NULL AND schedule.paused_ms IS NULL AND schedule.due_ms IS NOT NULL
+            GROUP BY company.company_id
+            HAVING company.due_ms IS NULL OR company.due_ms > min(schedule.due_ms)""",
+        "a nominal time of a schedule has one task": """
+            SELECT company_id, schedule, nominal_ms, count(*) FROM tasks WHERE nominal_ms IS NOT NULL
+            GROUP BY company_id, schedule, nominal_ms HAVING count(*) > 1""",
         "an attempt belongs to a host that was there": """
             SELECT attempt.company_id, attempt.seq, attempt.run, attempt.pos, attempt.number, attempt.host_id
             FROM attempts AS attempt
@@ -403,6 +423,37 @@ def _untold_tasks(log: _Log) -> Iterator[Any]:
             yield (*key, f"archived {facts.get(key)}, told as {archived.get(key)}")
 
 
+def _untold_schedules(log: _Log) -> Iterator[Any]:
+    told: dict[Any, str | None] = {}
+    for line in log.lines:
+        if line.kind.startswith("schedule.") and line.after is not None:
+            told[(line.company, line.data.get("name"))] = line.after
+        elif line.kind == "schedule.removed":
+            told.pop((line.company, line.data.get("name")), None)
+    rows = log.raw.execute(
+        "SELECT company_id, name, CASE WHEN disabled IS NOT NULL THEN 'disabled' WHEN paused_ms IS NOT NULL"
+        " THEN 'paused' ELSE 'active' END FROM schedules"
+    ).fetchall()
+    facts = {(company, name): status for company, name, status in rows}
+    for key in sorted(facts.keys() | told.keys(), key=str):
+        if facts.get(key) != told.get(key):
+            yield (*key, f"is {facts.get(key)}, told as {told.get(key)}")
+
+
+def _untold_fires(log: _Log) -> Iterator[Any]:
+    told = {
+        (line.company, line.task_seq): (line.data.get("name"), line.data.get("nominal_ms"))
+        for line in log.of("schedule.fired")
+    }
+    rows = log.raw.execute(
+        "SELECT company_id, seq, schedule, nominal_ms FROM tasks WHERE schedule IS NOT NULL"
+    ).fetchall()
+    facts = {(company, seq): (schedule, nominal) for company, seq, schedule, nominal in rows}
+    for key in sorted(facts.keys() | told.keys(), key=str):
+        if facts.get(key) != told.get(key):
+            yield (*key, f"is of {facts.get(key)}, told as {told.get(key)}")
+
+
 def _circles(log: _Log) -> Iterator[Any]:
     """Tasks that are their own upstreams, at whatever distance; walked without recursion."""
     rows = log.raw.execute(
@@ -434,6 +485,8 @@ LOOKS: Mapping[str, Callable[[_Log], Iterator[Any]]] = MappingProxyType(
         "every attempt is told from beginning to end": _untold_attempts,
         "the log ends where the company's settings are": _untold_settings,
         "the log ends where the tasks are": _untold_tasks,
+        "the log ends where the schedules are": _untold_schedules,
+        "every task of a schedule is told as its fire": _untold_fires,
         "dependencies have no circle": _circles,
     }
 )
@@ -475,6 +528,7 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
             fresh = state_of(load_company(conn, company, check_texts), known)
             found = find_tasks(conn, company.company_id, ids, check_texts)
             take_in(fresh, found.tasks, found.missing)
+            fresh.wake_due(runtime.now_ms())
             return fresh
 
         return read
@@ -483,6 +537,7 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
     assert state.company == fresh.company
     assert state.slots == fresh.slots
     assert state.graphs == fresh.graphs
+    assert state.schedules.by_name == fresh.schedules.by_name
     unsettled = {
         task
         for task, entry in fresh.entries.items()

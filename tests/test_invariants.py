@@ -11,7 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import Archive, Context, GiveUp, Node, Pause, Retention, Runtime, SetLimits, Stop, Submit
+from actors import (
+    Archive,
+    Context,
+    GiveUp,
+    Node,
+    Pause,
+    Retention,
+    RunNow,
+    Runtime,
+    SetLimits,
+    SetSchedule,
+    Stop,
+    Submit,
+)
 from actors.core.draft import AttemptKey
 from actors.runtime.attempts import AttemptRef
 from actors.testing import run_until_idle
@@ -105,6 +118,16 @@ PLANTS: dict[str, Plant] = {
     "every attempt is told from beginning to end": ["UPDATE attempts SET end = 'timed_out' WHERE seq = 2"],
     "the log ends where the company's settings are": ["UPDATE companies SET paused_ms = NULL"],
     "the log ends where the tasks are": ["UPDATE tasks SET archived_ms = NULL"],
+    "the file knows when the next task may start": ["UPDATE companies SET due_ms = NULL"],
+    "the file knows when the next schedule is due": ["UPDATE companies SET due_ms = 1 << 60"],
+    "a nominal time of a schedule has one task": [
+        "DROP INDEX tasks_nominal",
+        "UPDATE tasks SET schedule = 's', nominal_ms = 5",
+    ],
+    "the log ends where the schedules are": ["UPDATE schedules SET paused_ms = 5"],
+    "every task of a schedule is told as its fire": [
+        "UPDATE tasks SET nominal_ms = 5 WHERE schedule IS NOT NULL"
+    ],
     "dependencies have no circle": ["INSERT INTO edges (company_id, seq, upstream) VALUES (1, 1, 'e')"],
 }
 
@@ -123,6 +146,10 @@ async def _something_of_everything(runtime: Runtime) -> None:
     await company.ask(Submit("comes after", handler="ok", id="e", depends_on=["a"]))
     await run_until_idle(runtime)
     await company.ask(Pause())
+    timed = runtime.company("timed")
+    await timed.ask(SetSchedule("s", every=3600, task=Submit("at its time")))
+    await timed.ask(RunNow("s"))
+    await timed.ask(Submit("later", id="later", not_before="2027-01-01T00:00:00Z"))
 
 
 async def _ok(ctx: Context) -> int:

@@ -42,14 +42,14 @@ class ExecutionSlots(Protocol):
 class Advanced:
     """``more``: the bound was reached, look again. ``wants_slot``: a ready node found no execution slot.
 
-    ``kept_back``: a ready node is a suspect and waits for the end of another one. ``on_time``: moves of schedules
-    whose time has just come.
+    ``kept_back``: a ready node is a suspect and waits for the end of another one. ``on_time``: a schedule
+    fired whose time has just come.
     """
 
     more: bool
     wants_slot: bool
     kept_back: bool = False
-    on_time: int = 0
+    on_time: bool = False
 
 
 def advance(

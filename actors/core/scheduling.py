@@ -193,12 +193,12 @@ def decide_run_now(draft: Draft, message: RunNow, looked: Looked) -> Submitted:
 
 @value
 class Due:
-    """``more``: the bound was reached, or something has to be looked up first. ``on_time``: moves of those whose
-    time came less than a minute ago.
+    """``more``: the bound was reached, or something has to be looked up first. ``on_time``: there was one whose time
+    came less than a minute ago.
     """
 
     more: bool = False
-    on_time: int = 0
+    on_time: bool = False
 
 
 NONE_DUE = Due()
@@ -207,7 +207,7 @@ NONE_DUE = Due()
 def fire_due(draft: Draft, looked: Looked, limit: int) -> Due:
     """Move every schedule that has something to do, until the draft has made ``limit`` moves."""
     schedules = draft.state.schedules
-    on_time = 0
+    on_time = False
     for name in list(schedules.unfit):
         if draft.moves >= limit:
             return Due(True, on_time)
@@ -224,10 +224,8 @@ def fire_due(draft: Draft, looked: Looked, limit: int) -> Due:
             break
         if draft.moves >= limit or not _ready(first, looked):
             return Due(True, on_time)
-        before = draft.moves
+        on_time = on_time or draft.now_ms - due < ON_TIME_MS
         _fire(draft, first, looked)
-        if draft.now_ms - due < ON_TIME_MS:
-            on_time += draft.moves - before
     return Due(False, on_time)
 
 

@@ -344,7 +344,7 @@ class CompanyActor:
                 turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
                 turn.kept_back = advanced.kept_back
                 swept = bool(turn.envelopes) and all(isinstance(e.content, Sweep) for e in turn.envelopes)
-                turn.healed = turn.healed or (swept and draft.moves - advanced.on_time > before)
+                turn.healed = turn.healed or (swept and draft.moves > before and not advanced.on_time)
             else:
                 turn.more = True
             draft.note_flips()

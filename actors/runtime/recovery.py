@@ -228,12 +228,12 @@ class DisableSchedule:
             EventRecord(
                 "schedule.disabled",
                 self.now_ms,
-                before=ScheduleStatus.PAUSED if paused else ScheduleStatus.ACTIVE,
+                before=ScheduleStatus.ACTIVE if paused_ms is None else ScheduleStatus.PAUSED,
                 after=ScheduleStatus.DISABLED,
                 reason=self.why,
                 data={"name": self.schedule},
             )
-            for (paused,) in rows
+            for (paused_ms,) in rows
         )
         last = conn.execute(
             SQL["number_events"], {"company_id": company_id, "events": len(events)}

@@ -83,7 +83,7 @@ class _DueTimes:
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
 
-    def note(self, company: str, due_ms: int, *, works: bool) -> None:
+    def note(self, company: str, due_ms: int, *, works: bool = True) -> None:
         if works:
             self.working.add(company)
         else:

@@ -83,10 +83,11 @@ UPDATE schedules SET paused_ms = :paused_ms, disabled = :disabled, next_ms = NUL
 WHERE company_id = :company_id AND seq = :seq;
 
 -- name: disable_schedule
--- For a schedule whose moves the database refuses.
+-- For a schedule whose moves the database refuses. It returns the value and not whether there is one: SQLite 3.40 says
+-- of a NULL in RETURNING that it is not null.
 UPDATE schedules SET disabled = :why, next_ms = NULL, due_ms = NULL, missed = 0, missed_ms = NULL
 WHERE company_id = :company_id AND name = :name AND disabled IS NULL
-RETURNING paused_ms IS NOT NULL;
+RETURNING paused_ms;
 
 -- name: delete_schedule
 DELETE FROM schedules WHERE company_id = :company_id AND seq = :seq;

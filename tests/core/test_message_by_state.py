@@ -40,6 +40,12 @@ def not_started(world: World, **fields: Any) -> None:
     world.ask(Submit("task", id="t", mode="manual", handler="work", **fields))
 
 
+def scheduled(world: World) -> None:
+    """Not before the year 2100, and the company's only slot is taken."""
+    world.ask(Submit("holder", id="holder", handler="work"))
+    world.ask(Submit("task", id="t", handler="work", not_before="2100-01-01T00:00:00Z"))
+
+
 def running(world: World, **fields: Any) -> None:
     world.ask(Submit("task", id="t", **({"handler": "work", "mode": "manual"} | fields)))
     world.ask(Start("t"))
@@ -105,6 +111,7 @@ def quarantine(world: World) -> None:
 
 STATES: Mapping[str, Callable[[World], None]] = {
     "not started": not_started,
+    "scheduled": scheduled,
     "running": running,
     "running, a node failed": running_with_a_failed_node,
     "running, a node backs off": running_and_backing_off,
@@ -126,6 +133,7 @@ MESSAGES: Mapping[str, Message[Moved]] = {
     "Rerun": Rerun("t"),
     "Edit(priority, attempts_max)": Edit("t", priority=9, attempts_max=7),
     "Edit(rest)": Edit("t", priority=9, title="new", payload={"new": 1}),
+    "Edit(not_before)": Edit("t", not_before="2101-01-01T00:00:00Z"),
     "Archive": Archive("t"),
     "Unarchive": Unarchive("t"),
 }
@@ -141,6 +149,7 @@ class Done:
     kinds: tuple[str, ...]
     run: int = 1
     holders: tuple[str, ...] = ()
+    note: str | None = None
 
 
 @attrs.frozen
@@ -181,9 +190,12 @@ QUARANTINED = no(
 STOP_FIRST = no("running", "is running: stop it first", "Stop")
 ONLY_TWO = "only priority and attempts_max can be changed now"
 
+FROM_THE_NEXT = "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
+
 TABLE: Mapping[str, Mapping[str, Cell]] = {
     "Start": {
         "not started": done("queued", "task.started"),
+        "scheduled": same("queued"),
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
@@ -198,6 +210,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "StartNow": {
         "not started": done("queued", "task.moved_first", holders=("holder",)),
+        "scheduled": done("queued", "task.moved_first", holders=("holder",)),
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
@@ -212,6 +225,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Stop": {
         "not started": done("stopped", "run.stopped"),
+        "scheduled": done("stopped", "run.stopped"),
         "running": done("stopping", "run.stopping"),
         "running, a node failed": done("stopping", "run.stopping"),
         "running, a node backs off": done("stopped", "run.stopping", "run.stopped"),
@@ -226,6 +240,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Retry": {
         "not started": no("queued", "is already queued"),
+        "scheduled": no("queued", "is already queued"),
         "running": no("running", "is in flight: nothing of it has failed", "Stop"),
         "running, a node failed": done("running", "node.reset"),
         "running, a node backs off": done("running", "node.due"),
@@ -240,6 +255,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Rerun": {
         "not started": no("queued", "has not run: use Edit to change it", "Edit"),
+        "scheduled": no("queued", "has not run: use Edit to change it", "Edit"),
         "running": STOP_FIRST,
         "running, a node failed": STOP_FIRST,
         "running, a node backs off": STOP_FIRST,
@@ -254,6 +270,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Edit(priority, attempts_max)": {
         "not started": done("queued", "task.edited"),
+        "scheduled": done("queued", "task.edited"),
         "running": done("running", "task.edited"),
         "running, a node failed": done("running", "task.edited"),
         "running, a node backs off": done("running", "task.edited"),
@@ -268,6 +285,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Edit(rest)": {
         "not started": done("queued", "task.edited"),
+        "scheduled": done("queued", "task.edited"),
         "running": no("running", f"is running: {ONLY_TWO}", "Stop"),
         "running, a node failed": no("running", f"is running: {ONLY_TWO}", "Stop"),
         "running, a node backs off": no("running", f"is running: {ONLY_TWO}", "Stop"),
@@ -280,8 +298,24 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "quarantined": QUARANTINED,
         "quarantined while running": QUARANTINED,
     },
+    "Edit(not_before)": {
+        "not started": done("queued", "task.edited", "task.scheduled"),
+        "scheduled": done("queued", "task.edited", "task.scheduled"),
+        "running": no("running", f"is running: {ONLY_TWO}", "Stop"),
+        "running, a node failed": no("running", f"is running: {ONLY_TWO}", "Stop"),
+        "running, a node backs off": no("running", f"is running: {ONLY_TWO}", "Stop"),
+        "stopping": no("stopping", f"is stopping: {ONLY_TWO}"),
+        "halted": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "failed": Done("failed", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "stopped": Done("stopped", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "completed": COMPLETED,
+        "archived": ARCHIVED,
+        "quarantined": QUARANTINED,
+        "quarantined while running": QUARANTINED,
+    },
     "Archive": {
         "not started": done("stopped", "run.stopped", "task.archived"),
+        "scheduled": done("stopped", "run.stopped", "task.archived"),
         "running": STOP_FIRST,
         "running, a node failed": STOP_FIRST,
         "running, a node backs off": STOP_FIRST,
@@ -296,6 +330,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     },
     "Unarchive": {
         "not started": same("queued"),
+        "scheduled": same("queued"),
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
@@ -336,7 +371,8 @@ def test_a_message_does_to_a_task_what_its_cell_says(message: str, state: str) -
         assert Refuses(answer.state, answer.text, answer.advice) == cell
         assert str(answer) == f"{name} refused: task t {cell.text}"
     else:
-        assert answer == Moved("t", cell.run, RunStatus(cell.status), bool(cell.kinds), cell.holders)
+        status, changed = RunStatus(cell.status), bool(cell.kinds)
+        assert answer == Moved("t", cell.run, status, changed, cell.holders, cell.note)
         assert kinds == cell.kinds
     if isinstance(cell, Refuses) or not cell.kinds:
         world.look([MESSAGES[message]])  # it may have been evicted again

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import pairwise, product
 from random import Random
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import InvalidMessage
-from actors.nominal import TIME_MAX_MS, Cron, Every, cron_of, zone_of
+from actors.nominal import TIME_MAX_MS, Cron, Every, Rule, cron_of, zone_of
 
 from .examples import examples
 
@@ -151,7 +150,7 @@ def test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years(zone: s
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
 def test_what_follows_real_time_is_as_even_on_the_days_on_which_clocks_change(zone: str) -> None:
     """Every quarter of an hour, and every 20 minutes of an interval, through a whole year."""
-    rules: list[tuple[Any, int]] = [
+    rules: list[tuple[Rule, int]] = [
         (cron_of("*/15 * * * *", zone), 900_000),
         (Every(1_200_000, 7), 1_200_000),
     ]

@@ -29,11 +29,15 @@ from actors import (
     GiveUp,
     Node,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retention,
     Retry,
     RetryAfter,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -47,6 +51,7 @@ from actors.errors import IllegalMove
 from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.execution import Executor
+from actors.testing import VirtualClock
 from storage.wal import shrink_wal
 from tests.runtime.support import (
     Gated,
@@ -261,6 +266,28 @@ async def deleting(path: Path, patch: pytest.MonkeyPatch) -> None:
         await runtime.delete_company("k")
 
 
+async def timed(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """A schedule from its beginning to its end, and a task that starts later."""
+    clock = VirtualClock()
+    async with a_host(path, clock=clock) as runtime:
+        company = runtime.company("k")
+        await company.ask(a_task("ok", id="later", not_before="2026-01-01T00:10:00Z"))
+        await company.ask(SetSchedule("s", every=60, task=Submit("t", handler="ok")))
+        await trio.sleep(61)
+        clock.jump(3600)
+        await trio.sleep(61)
+        clock.jump(-7200)
+        await trio.sleep(61)
+        await company.ask(PauseSchedule("s"))
+        await company.ask(ResumeSchedule("s"))
+        await company.ask(RemoveSchedule("s"))
+        await company.ask(SetSchedule("bad", every=60, task=Submit("t", handler="ok")))
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("UPDATE schedules SET zone = 'Mars/Base', cron = '* * * * *', every_ms = NULL")
+    async with a_host(path, clock=clock):
+        await trio.sleep(61)
+
+
 SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
     "ordinary": (
         ordinary,
@@ -332,6 +359,20 @@ SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
     ),
     "cut": (cut, ("log.pruned",)),
     "deleting": (deleting, ("company.deleting",)),
+    "timed": (
+        timed,
+        (
+            "task.scheduled",
+            "schedule.set",
+            "schedule.fired",
+            "schedule.skipped",
+            "schedule.clock_back",
+            "schedule.paused",
+            "schedule.resumed",
+            "schedule.removed",
+            "schedule.disabled",
+        ),
+    ),
 }
 
 
@@ -393,6 +434,7 @@ def test_the_levels_are_three_and_crashes_are_the_highest() -> None:
         "company.parked",
         "actor.crashed",
         "task.quarantined",
+        "schedule.disabled",
         "attempt.lost",
         "attempt.illegal",
     }
