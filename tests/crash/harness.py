@@ -41,9 +41,14 @@ from actors.messages import (
     Edit,
     Message,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -180,6 +185,16 @@ class World:
 class Script:
     """What a driver says and waits for. Its asks remember their answers over lives."""
 
+    def jump(self, seconds: float) -> None:
+        """The wall clock leaps, once whatever happens."""
+        assert self.world.life is not None
+        assert self.world.life.options is not None
+        clock = self.world.life.options.clock_ms
+        assert isinstance(clock, VirtualClock)
+        if not self.world.facts.get("jumped"):
+            self.world.facts["jumped"] = True
+            clock.jump(seconds)
+
     def __init__(self, runtime: Runtime, world: World) -> None:
         self.runtime = runtime
         self.world = world
@@ -226,6 +241,21 @@ class Script:
         self._refuse_the_dead()
         statement = f"SELECT count(*) FROM {table}"
         return await self.runtime.database.read(lambda conn: int(conn.execute(statement).fetchone()[0]))
+
+    async def fired(self, *, by_hand: bool = False) -> int:
+        """How many tasks the schedules have made."""
+        statement = "SELECT count(*) FROM tasks WHERE schedule IS NOT NULL AND (nominal_ms IS NULL) = ?"
+        rows = await self.runtime.database.read(lambda conn: conn.execute(statement, (by_hand,)).fetchall())
+        return int(rows[0][0])
+
+    async def until_fired(self, count: int) -> None:
+        """Wait until the schedules have fired so often by themselves."""
+        while True:
+            news = self.runtime.hub.news
+            if await self.fired() >= count:
+                return
+            await news.wait()
+            self._refuse_the_dead()
 
     async def settled(self, *tasks: str, company: str = "acme") -> None:
         for task in tasks:
@@ -321,6 +351,10 @@ PROOF: Mapping[type, tuple[str, ...]] = MappingProxyType(
         Unpause: ("company.unpaused",),
         SetLimits: ("company.limits_changed",),
         DefineGraph: ("company.graph_defined",),
+        SetSchedule: ("schedule.set",),
+        PauseSchedule: ("schedule.paused",),
+        ResumeSchedule: ("schedule.resumed",),
+        RemoveSchedule: ("schedule.removed",),
     }
 )
 """Message → the events of which one must be in the log for each answer that said something changed."""
@@ -331,11 +365,12 @@ def assert_promises(path: Path, world: World) -> None:
     wanted: Counter[tuple[str, type, str | None]] = Counter()
     with closing(sqlite3.connect(path)) as raw:
         for (company, _, _), (message, reply) in world.answers.items():
-            if isinstance(message, Submit | SubmitMany):
+            if isinstance(message, Submit | SubmitMany | RunNow):
                 for one in reply if isinstance(message, SubmitMany) else (reply,):
                     assert _count(raw, company, one.id, ("task.submitted",)) == 1, f"{one} was forgotten"
             elif reply.changed:
-                wanted[(company, type(message), getattr(message, "task", None))] += 1
+                task = getattr(message, "task", None)
+                wanted[(company, type(message), task if isinstance(task, str) else None)] += 1
         for (company, kind, task), count in wanted.items():
             found = _count(raw, company, task, PROOF[kind])
             assert found >= count, f"{kind.__name__} {task} was answered {count} times; {found} in the log"
@@ -354,7 +389,8 @@ def picture(path: Path) -> dict[str, Any]:
     """Where everything stands, without times, and without what only says that a process died."""
     with closing(sqlite3.connect(path)) as raw:
         tasks = raw.execute(
-            "SELECT name, seq, id, priority, mode, title, payload, archived_ms IS NOT NULL FROM tasks"
+            "SELECT name, seq, id, priority, mode, title, payload, archived_ms IS NOT NULL, schedule,"
+            " nominal_ms IS NOT NULL, not_before_ms FROM tasks"
             " JOIN companies USING (company_id) ORDER BY name, seq"
         ).fetchall()
         runs = raw.execute(
@@ -376,8 +412,13 @@ def picture(path: Path) -> dict[str, Any]:
         companies = raw.execute(
             "SELECT name, runs_max, paused_ms IS NOT NULL, task_seq, due_ms FROM companies ORDER BY name"
         ).fetchall()
+        schedules = raw.execute(
+            "SELECT companies.name, schedules.name, cron, every_ms, template, schedules.paused_ms IS NOT NULL, disabled, missed,"
+            " fired_task FROM schedules JOIN companies USING (company_id) ORDER BY 1, 2"
+        ).fetchall()
     return {
         "tasks": tasks,
+        "schedules": schedules,
         "runs": runs,
         "nodes": nodes,
         "ends": ends,
@@ -403,8 +444,16 @@ def story(path: Path) -> dict[str, list[Any]]:
         elif kind.startswith("run."):
             told[f"{company}/{task}/{run}"].append((kind, before, after))
         elif kind != "attempts.pruned":  # how many there were depends on the deaths
-            told[company].append((kind, task, before, after, data))
+            told[company].append((kind, task, before, after, _timeless(data)))
     return {name: lines for name, lines in told.items() if lines}
+
+
+def _timeless(data: str | None) -> str | None:
+    """The times that a process lives at are its own."""
+    if data is None:
+        return None
+    said = json.loads(data)
+    return json.dumps({name: value for name, value in said.items() if name[-3:] != "_ms" or value is None})
 
 
 @attrs.frozen

@@ -15,13 +15,19 @@ from actors import (
     Node,
     NodeStatus,
     Pause,
+    PauseSchedule,
     ReasonKind,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retention,
     Retry,
+    RunNow,
     RunStatus,
     SetLimits,
+    SetSchedule,
     Start,
+    StartNow,
     Stop,
     Submit,
     SubmitMany,
@@ -31,6 +37,7 @@ from actors import (
     WorkState,
 )
 from actors.handlers import Handler
+from actors.testing import EPOCH_MS
 
 from .harness import Scenario, Script, World
 
@@ -286,9 +293,57 @@ async def without_a_slot(script: Script) -> None:
     await script.settled("x", company="other")
 
 
+EVERY_100_S = SetSchedule("s", every=100, task=Submit("at its time", handler="step", payload=1))
+
+
+async def schedule(script: Script) -> None:
+    """C37: fires by the clock and by hand, and every message about a schedule."""
+    await script.ask(EVERY_100_S)
+    await script.until_fired(2)
+    if not await script.fired(by_hand=True):
+        await script.ask(RunNow("s"))
+    await script.until_fired(3)
+    await script.ask(PauseSchedule("s"))
+    await script.ask(SetSchedule("s", every=50, task=Submit("changed", handler="step")))
+    if not await script.told("schedule.resumed"):
+        await trio.sleep(20)
+        assert await script.fired() == 3, "it fired in spite of the pause"
+    await script.ask(ResumeSchedule("s"))
+    await script.until_fired(4)
+    await script.settled(*[f"@{n}" for n in range(1, 6)])
+    if not await script.told("schedule.removed"):
+        await script.ask(RemoveSchedule("s"))
+
+
+async def catching_up(script: Script) -> None:
+    """C37: ten nominal times pass at once. One is caught up, nine are counted, and it goes on."""
+    await script.ask(EVERY_100_S)
+    await script.until_fired(1)
+    script.jump(1_050)
+    await script.until_fired(3)
+    await script.settled("@1", "@2", "@3")
+    assert await script.told("schedule.skipped")
+    await script.ask(PauseSchedule("s"))
+
+
+async def later_starts(script: Script) -> None:
+    """One waits for its time, one is started before it, one is told another."""
+    await script.ask(Submit("waits", handler="step", id="a", not_before="2026-01-01T00:01:00Z"))
+    await script.ask(Submit("started", handler="step", id="b", not_before="2027-01-01T00:00:00Z"))
+    await script.ask(Submit("changed", handler="step", id="c", not_before="2027-01-01T00:00:00Z"))
+    if (await script.until("b", lambda _: True)).state is WorkState.SCHEDULED:
+        await script.ask(StartNow("b"))
+    if (await script.until("c", lambda _: True)).not_before_ms != EPOCH_MS + 40_000:
+        await script.ask(Edit("c", not_before="2026-01-01T00:00:40Z"))
+    await script.settled("a", "b", "c")
+
+
 SCENARIOS = [
     Scenario(drive.__name__, drive, handlers)
-    for drive in (chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit)
+    for drive in (
+        *(chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit),
+        *(schedule, catching_up, later_starts),
+    )
 ]
 SCENARIOS.append(Scenario("without_a_slot", without_a_slot, handlers, executions_max=1))
 SCENARIOS.append(Scenario("prune", prune, handlers, retention=Retention(tasks_s=300, attempts_s=2000)))
