@@ -92,7 +92,9 @@ PLANTS: dict[str, Plant] = {
     "nothing is left below the floor": ["INSERT INTO floors VALUES (0, 1, 0)"],
     "the floor of a company is one of the lines that went": ["INSERT INTO floors VALUES (1, 7, 1)"],
     "a company has a name, or is being deleted": ["UPDATE companies SET name = NULL"],
-    "every row is a company's that exists": ["UPDATE events SET company_id = 2 WHERE seq = 1"],
+    "every row is a company's that exists": [
+        "UPDATE events SET company_id = 99 WHERE seq = 1 AND company_id = 1"
+    ],
     "positions rise with the numbers": [
         "UPDATE events SET seq = 1000 WHERE seq = 2",
         "UPDATE events SET seq = 2 WHERE seq = 3",
@@ -207,7 +209,7 @@ async def test_a_file_from_which_tasks_went_by_age_breaks_no_rule_and_what_else_
     async with opened(HANDLERS) as runtime:
         await _something_of_everything(runtime)
         await trio.sleep(1)
-        assert (await runtime.prune(Retention(tasks_s=0))).tasks == 2
+        assert (await runtime.prune(Retention(tasks_s=0))).tasks == 3
         assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c"]
     check_file(db_path)
     with closing(sqlite3.connect(db_path, isolation_level=None)) as raw:

@@ -83,7 +83,7 @@ TURN = MappingProxyType(
 """Where a turn can go wrong: each is a function that raises instead of doing its part, or after it."""
 LOAD = MappingProxyType(
     {
-        "claim": (actors.runtime.company, "claim_company"),
+        "claim": (actors.runtime.company, "claim_company", "claim_existing"),
         "facts": (actors.runtime.company, "load_company"),
         "state": (actors.runtime.company, "state_of"),
         "recover": (actors.runtime.recovery, "ending_runs"),
@@ -109,8 +109,10 @@ PLACES: dict[str, dict[str, int]] = {
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     """Every place, made so that it raises when it is armed."""
     made = Faults()
-    for place, (owner, name) in {**TURN, **LOAD}.items():
-        monkeypatch.setattr(owner, name, _breaking(made, place, getattr(owner, name)))
+    places: list[tuple[str, tuple[Any, ...]]] = [*TURN.items(), *LOAD.items()]
+    for place, (owner, *names) in places:
+        for name in names:
+            monkeypatch.setattr(owner, name, _breaking(made, place, getattr(owner, name)))
     return made
 
 

@@ -413,8 +413,8 @@ def picture(path: Path) -> dict[str, Any]:
             "SELECT name, runs_max, paused_ms IS NOT NULL, task_seq, due_ms FROM companies ORDER BY name"
         ).fetchall()
         schedules = raw.execute(
-            "SELECT companies.name, schedules.name, cron, every_ms, template, schedules.paused_ms IS NOT NULL, disabled, missed,"
-            " fired_task FROM schedules JOIN companies USING (company_id) ORDER BY 1, 2"
+            "SELECT companies.name, schedules.name, cron, every_ms, template, schedules.paused_ms IS NOT NULL,"
+            " disabled, missed, fired_task FROM schedules JOIN companies USING (company_id) ORDER BY 1, 2"
         ).fetchall()
     return {
         "tasks": tasks,

@@ -24,6 +24,7 @@ from actors import (
     Retention,
     Runtime,
     RuntimeClosed,
+    SetSchedule,
     Stop,
     Submit,
     SubmitMany,
@@ -56,6 +57,7 @@ async def something_of_everything(runtime: Runtime, name: str) -> None:
     await company.ask(a_task("fails", id="c", attempts_max=1))
     await idle(runtime)
     await company.ask(a_task("ok", id="held", mode="manual", key="a key"))
+    await company.ask(SetSchedule("s", every=3_600, task=Submit("x", handler="ok")))
 
 
 def rows_of(path: Path, company_id: int) -> dict[str, list[Any]]:

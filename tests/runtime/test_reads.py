@@ -38,6 +38,7 @@ from actors import (
     open_reader,
 )
 from actors.handlers import Handler
+from actors.testing import VirtualClock
 from storage.inline import InlineConnection
 from storage.opening import open_reader as open_connection
 from tests.runtime.support import Gated, a_host, a_task, idle
@@ -48,7 +49,9 @@ async def a_reader(path: Path) -> AsyncIterator[Reader]:
     """`open_reader` without its thread, for virtual time."""
     connection = InlineConnection(open_connection(path))
     try:
-        yield Reader(str(path), connection)
+        reader = Reader(str(path), connection)
+        setattr(reader, "now_ms", VirtualClock())  # noqa: B010 - the wall clock of one instance
+        yield reader
     finally:
         await connection.aclose()
 
