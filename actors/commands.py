@@ -4,8 +4,10 @@ it started.
 What a command sees:
 
 ==========================  ==========================================================================================
-``TURNKEEPER_INPUT``        name of a JSON file: ``payload``, ``inputs`` (results by upstream node) and the ids below;
-                            private, and gone when the attempt ends, or if the host died when the next one begins
+``TURNKEEPER_INPUT``        name of a JSON file: ``payload``, ``inputs`` (results by upstream node), ``upstream``
+                            (results by upstream task and node), ``feedback`` (why it is done again, or null) and the
+                            ids below; private, and gone when the attempt ends, or if the host died when the next one
+                            begins
 ``TURNKEEPER_KEY``          the idempotency key: the same over retries and crashes
 ``TURNKEEPER_COMPANY`` …    also ``_TASK``, ``_RUN``, ``_NODE``, ``_ATTEMPT``: who it works for
 ``TURNKEEPER_PYTHON``       the interpreter of the host; in ``argv`` the word ``{python}`` stands for it
@@ -110,6 +112,10 @@ class CommandContext(Protocol):
     def cancel_requested(self) -> bool: ...
     @property
     def closing(self) -> bool: ...
+    @property
+    def upstream(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def feedback(self) -> str | None: ...
     def progress(self, text: str) -> None: ...
     async def record_process(self, pid: int, started: str) -> None: ...
 
@@ -187,6 +193,8 @@ async def _input_file(ctx: CommandContext) -> AsyncIterator[str]:
         "key": ctx.key,
         "payload": ctx.payload.get("payload", ctx.task_payload),
         "inputs": dict(ctx.inputs),
+        "upstream": {task: dict(results) for task, results in ctx.upstream.items()},
+        "feedback": ctx.feedback,
     }
 
     def write() -> str:

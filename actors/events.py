@@ -119,7 +119,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "schedule.clock_back": Kind(
             "warning", ("name", "back_ms", "next_ms", "due_ms"), "the wall clock went back: it goes on so"
         ),
-        "run.created": Kind("info", (), "Rerun made a new run"),
+        "run.created": Kind(
+            "info", ("carried",), "Rerun or SendBack made a new run; so many nodes keep their results"
+        ),
         "run.admitted": Kind("info", ("slot",), "the run took a run slot; upstream runs are pinned"),
         "run.completed": Kind("info", (), "all its nodes succeeded"),
         "run.failed": Kind("warning", ("nodes",), "a node gave up and nothing else can go on"),
@@ -128,7 +130,22 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "run.requeued": Kind(
             "info", ("nodes",), "it goes on at its old place; these nodes got a fresh allowance"
         ),
+        "run.halted": Kind(
+            "info",
+            ("count", "nodes"),
+            "it waits for a person, its run slot is free; reason says for what (approval, step), nodes where",
+        ),
+        "run.resumed": Kind(
+            "info", (), "Approve or Next let it go on from this node, at its old place; tries are kept"
+        ),
+        "gate.reached": Kind("info", (), "all before the gate succeeded: it waits for a person"),
+        "gate.approved": Kind("info", ("note",), "a person answered it"),
         "node.reset": Kind("info", (), "Retry gave a failed node of a running run a fresh allowance"),
+        "node.sent_back": Kind(
+            "info",
+            ("feedback", "generation", "send_backs", "count", "nodes"),
+            "its result is done again, and so are the nodes that used it (all of them: count, nodes)",
+        ),
         "node.due": Kind("info", (), "Retry ended a node's backoff; its tries are kept"),
         "tasks.pruned": Kind("info", ("count", "ids"), "tasks that were settled long ago are gone"),
         "attempts.pruned": Kind("info", ("count",), "attempts that ended long ago are gone"),
@@ -149,6 +166,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "attempt.interrupted": Kind("warning", ("why",), "shutdown or a fault of ours; costs no try"),
         "attempt.stopped": Kind("info", (), "its run was stopped"),
+        "attempt.superseded": Kind("info", (), "what it worked with was sent back; costs no try"),
         "attempt.lost": Kind("error", ("unclean",), "the process died while it executed; costs no try"),
         "attempt.late": Kind(
             "warning", ("outcome",), "it reported after its end was committed; nothing changed"

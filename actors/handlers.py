@@ -27,9 +27,12 @@ Handler = Callable[["Context"], Awaitable[Any]] | Callable[["Context"], Any]
 class Context:
     """What a handler knows of the attempt it is.
 
-    ``inputs`` maps the names of the nodes before it to their results. ``payload`` is the node's own, or
-    else the run's or the task's; ``task_payload`` is always the latter. ``company`` is the same handle that
-    the host uses: a handler may send messages to its own company.
+    ``inputs`` maps the names of the nodes before it to their results, ``upstream`` the ids of the tasks that its task
+    depends on to theirs: node → result, of the runs that were the newest when this one was first admitted.
+    ``payload`` is the node's own, or else the run's or the task's; ``task_payload`` is always the latter.
+    ``feedback`` is what was said when the result before this was sent back (`SendBack`), the same for every attempt of
+    this generation; else ``None``. ``company`` is the same handle that the host uses: a handler may send messages to
+    its own company.
     """
 
     company: Company
@@ -41,6 +44,8 @@ class Context:
     payload: Any
     task_payload: Any
     inputs: Mapping[str, Any]
+    upstream: Mapping[str, Mapping[str, Any]]
+    feedback: str | None
     key: str
     """The idempotency key, ``company/task/run/node/generation``."""
     log: Any

@@ -26,6 +26,11 @@ PRIORITY_DEFAULT = 2
 PRIORITY_MAX = 1_000_000
 ATTEMPTS_MAX_DEFAULT = 3
 ATTEMPTS_MAX_LIMIT = 1_000
+SEND_BACKS_MAX_DEFAULT = 10
+"""Of one node in one run: a review that is never content would otherwise go round for ever."""
+SEND_BACKS_MAX_LIMIT = 1_000
+FEEDBACK_CHARS_MAX = 10_000
+"""A page or two: it stands in the row of every node that is done again. More belongs in a file that it names."""
 STALL_S_DEFAULT = 3600.0
 """An hour without a word and an attempt counts as stalled."""
 TITLE_CHARS_MAX = 500
@@ -95,6 +100,29 @@ def _attempts_max(value: object) -> int:
     return _whole(value, "attempts_max", 1, ATTEMPTS_MAX_LIMIT)
 
 
+def _send_backs_max(value: object) -> int:
+    return _whole(value, "send_backs_max", 0, SEND_BACKS_MAX_LIMIT)
+
+
+def _words(value: object, what: str) -> str:
+    """What a person says: some lines of text."""
+    if not isinstance(value, str):
+        raise InvalidMessage(f"{what} must be text, not {value!r}")
+    if len(value) > FEEDBACK_CHARS_MAX:
+        raise InvalidMessage(
+            f"{what} has {len(value)} characters, more than the {FEEDBACK_CHARS_MAX} allowed"
+        )
+    if any((ord(char) < 32 and char not in "\n\r\t") or 0xD800 <= ord(char) < 0xE000 for char in value):
+        raise InvalidMessage(f"{what} must not hold control characters or lone surrogates")
+    return value
+
+
+def _feedback(value: object) -> str:
+    if not _words(value, "feedback").strip():
+        raise InvalidMessage("feedback must not be blank: say what is to be done otherwise")
+    return str(value)
+
+
 def _title(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidMessage(f"title must be text that is not blank, not {value!r}")
@@ -109,7 +137,7 @@ def _mode(value: object) -> Mode:
     try:
         return Mode(str(value))
     except ValueError:
-        raise InvalidMessage(f'mode must be "auto" or "manual", not {value!r}') from None
+        raise InvalidMessage(f'mode must be "auto", "manual" or "step", not {value!r}') from None
 
 
 def _names(value: object, what: str, limit: int) -> tuple[str, ...]:
@@ -148,7 +176,7 @@ def _is(check: Callable[[Any], Any]) -> Validator:
     return validate
 
 
-_ERASABLE = frozenset({"goal", "attempts_max"})
+_ERASABLE = frozenset({"goal", "attempts_max", "send_backs_max"})
 """Fields from which `Edit` can take the value away."""
 
 
@@ -172,11 +200,11 @@ def _to_depends_on(value: Iterable[str]) -> tuple[str, ...]:
     return _names(value, "depends_on", DEPENDS_ON_MAX)
 
 
-def _to_nodes(value: Iterable[Node]) -> tuple[Node, ...]:
+def _to_nodes(value: Iterable[Node | Gate]) -> tuple[Node | Gate, ...]:
     return _nodes(value)
 
 
-def _to_nodes_or_none(value: Iterable[Node] | None) -> tuple[Node, ...] | None:
+def _to_nodes_or_none(value: Iterable[Node | Gate] | None) -> tuple[Node | Gate, ...] | None:
     return None if value is None else _nodes(value)
 
 
@@ -192,7 +220,7 @@ def _new_depends_on(value: Iterable[str] | Unset) -> tuple[str, ...] | Unset:
     return value if isinstance(value, Unset) else _to_depends_on(value)
 
 
-def _new_nodes(value: Iterable[Node] | Unset) -> tuple[Node, ...] | Unset:
+def _new_nodes(value: Iterable[Node | Gate] | Unset) -> tuple[Node | Gate, ...] | Unset:
     return value if isinstance(value, Unset) else _nodes(value)
 
 
@@ -277,7 +305,8 @@ class Node:
     ``after`` names the nodes whose results it uses. ``attempts_max`` counts tries, the first included;
     ``None`` takes the task's. ``timeout_s`` bounds one attempt, ``stall_s`` the time in which it says nothing
     (`Context.progress`; waiting does not count). ``None`` is no bound: with both none, a handler that hangs
-    keeps its execution slot.
+    keeps its execution slot. ``send_backs_max`` is how often its result may be sent back (`SendBack`); ``None``
+    takes the task's.
     """
 
     name: str = attrs.field(validator=_is(_name("a node's name")))
@@ -292,6 +321,7 @@ class Node:
     )
     stall_s: float | None = attrs.field(default=STALL_S_DEFAULT, kw_only=True, validator=_is(_stall_s))
     retry: Backoff = attrs.field(factory=Backoff, kw_only=True, validator=_is(_backoff))
+    send_backs_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_send_backs_max))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -300,17 +330,32 @@ class Node:
         )
 
 
-def _nodes(value: object) -> tuple[Node, ...]:
+@attrs.frozen
+class Gate:
+    """A node that waits for a person. It is *reached* when the nodes that it is ``after`` have all succeeded.
+
+    When nothing else of the run can go on, the run halts and its run slot is free. `Approve` answers the gate, also
+    while other branches still run: it succeeds with ``{"approved": true, "note": …}``. `SendBack` has the result
+    that it judges done again.
+    """
+
+    name: str = attrs.field(validator=_is(_name("a gate's name")))
+    after: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_to_after)
+    payload_text: ClassVar[None] = None
+    """What a handler would be given; a gate has none."""
+
+
+def _nodes(value: object) -> tuple[Node | Gate, ...]:
     """The nodes if they form a graph: distinct names, known ``after``, no cycle (walked without recursion)."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidMessage(f"nodes must be a list of Node, not {value!r}")
+        raise InvalidMessage(f"nodes must be a list of Node and Gate, not {value!r}")
     nodes = tuple(value)
     if len(nodes) > NODES_MAX:
         raise InvalidMessage(f"{len(nodes)} nodes are more than the {NODES_MAX} of one run")
-    by_name: dict[str, Node] = {}
+    by_name: dict[str, Node | Gate] = {}
     for node in nodes:
-        if not isinstance(node, Node):
-            raise InvalidMessage(f"nodes must be Node, not {node!r}")
+        if not isinstance(node, Node | Gate):
+            raise InvalidMessage(f"nodes must be Node or Gate, not {node!r}")
         if node.name in by_name:
             raise InvalidMessage(f"two nodes are named {node.name!r}")
         by_name[node.name] = node
@@ -324,7 +369,7 @@ def _nodes(value: object) -> tuple[Node, ...]:
     return nodes
 
 
-def _refuse_node_cycle(nodes: tuple[Node, ...]) -> None:
+def _refuse_node_cycle(nodes: tuple[Node | Gate, ...]) -> None:
     unmet = {node.name: len(node.after) for node in nodes}
     users: dict[str, list[str]] = {node.name: [] for node in nodes}
     for node in nodes:
@@ -439,17 +484,20 @@ class Submit(Message[Submitted]):
     """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none: a run
     without nodes.
 
-    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`. ``depends_on``: ids in
-    this company whose newest runs must be completed. ``id`` and ``key`` are unique in the company while the
-    task's row lives: the same content again returns the existing task, other content is a conflict.
-    ``attempts_max`` is the tries of nodes that do not say their own. ``fail_fast``: the first node that
-    gives up stops the others. ``not_before``: a datetime with a time zone (or its ISO 8601 text with an
-    offset) before which it does not start, but for `StartNow`.
+    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`; ``mode="step"`` halts before each
+    node's start, and `Next` lets one start. ``depends_on``: ids in this company whose newest runs must be completed.
+    ``id`` and ``key`` are unique in the company while the task's row lives: the same content again returns the
+    existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own,
+    ``send_backs_max`` how often the result of such a node may be sent back. ``fail_fast``: the first node that
+    gives up stops the others; gates that are reached are then not waited for. ``not_before``: a datetime with a time
+    zone (or its ISO 8601 text with an offset) before which it does not start, but for `StartNow`.
     """
 
     title: str = attrs.field(validator=_is(_title))
     handler: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a handler's name")))
-    nodes: tuple[Node, ...] | None = attrs.field(default=None, kw_only=True, converter=_to_nodes_or_none)
+    nodes: tuple[Node | Gate, ...] | None = attrs.field(
+        default=None, kw_only=True, converter=_to_nodes_or_none
+    )
     graph: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a graph's name")))
     payload: Any = attrs.field(default=None, kw_only=True)
     priority: int = attrs.field(default=PRIORITY_DEFAULT, kw_only=True, converter=_to_priority)
@@ -461,6 +509,7 @@ class Submit(Message[Submitted]):
     attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_attempts_max))
     fail_fast: bool = attrs.field(default=False, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast")))
     not_before: datetime | None = attrs.field(default=None, kw_only=True, converter=_to_moment)
+    send_backs_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_send_backs_max))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -526,18 +575,58 @@ class Stop(Message[Moved]):
 
 @attrs.frozen
 class Retry(Message[Moved]):
-    """Go on with a failed or stopped run: kept results stay, the other nodes get a fresh allowance."""
+    """Go on with a failed or stopped run: kept results stay, the other nodes get a fresh allowance. What waits for a
+    person at a gate or before a step is not retried: see `Approve`, `Next`, `SendBack`.
+    """
 
     task: str = attrs.field(validator=_is(_task_id))
 
 
 @attrs.frozen
-class Rerun(Message[Moved]):
-    """Do the task again as a new run, from the beginning, with ``payload`` in place of the task's if it is
-    given.
+class Next(Message[Moved]):
+    """Let the next node of a halted task of ``mode="step"`` start: the first in the graph that is ready. Its further
+    tries need no `Next` of their own.
     """
 
     task: str = attrs.field(validator=_is(_task_id))
+
+
+@attrs.frozen
+class Approve(Message[Moved]):
+    """Answer a gate that is reached: it succeeds with ``{"approved": true, "note": note}``. A halted run goes on at
+    its old place in the line.
+    """
+
+    task: str = attrs.field(validator=_is(_task_id))
+    gate: str = attrs.field(validator=_is(_name("a gate's name")))
+    note: str | None = attrs.field(default=None, validator=_is(lambda v: _words(v, "note")))
+
+
+@attrs.frozen
+class SendBack(Message[Moved]):
+    """Have the result of ``node`` done again, with ``feedback`` for every attempt at it (`Context.feedback`).
+
+    In a run that is not completed it is reset in its place, with every node that used the result; attempts of those
+    that live are superseded: what they return is late. Of a completed one a new run is made, which keeps the other
+    results. The generation of what is reset rises. Refused without a result to judge, for blank feedback
+    (`InvalidMessage`), and after ``send_backs_max`` times.
+    """
+
+    task: str = attrs.field(validator=_is(_task_id))
+    node: str = attrs.field(validator=_is(_name("a node's name")))
+    feedback: str = attrs.field(validator=_is(_feedback))
+
+
+@attrs.frozen
+class Rerun(Message[Moved]):
+    """Do the task again as a new run, with ``payload`` in place of the task's if it is given.
+
+    From the beginning; or with ``from_node`` from that node on, where the new run keeps the results of all nodes that
+    do not use its result, and without another ``payload`` also the payload of the run before it.
+    """
+
+    task: str = attrs.field(validator=_is(_task_id))
+    from_node: str | None = attrs.field(default=None, kw_only=True, validator=_is(_name("a node's name")))
     payload: Any = attrs.field(default=UNSET, kw_only=True)
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
@@ -548,7 +637,8 @@ class Rerun(Message[Moved]):
 
 @attrs.frozen
 class Edit(Message[Moved]):
-    """Change a task. ``priority`` and ``attempts_max`` count at once; the rest at the next admission.
+    """Change a task. ``priority``, ``attempts_max`` and ``send_backs_max`` count at once; the rest at the next
+    admission.
 
     ``depends_on``, ``not_before`` and the nodes are read at a run's first admission, so for a run that was
     admitted they count from the next run on. ``not_before=None`` takes it away.
@@ -563,12 +653,15 @@ class Edit(Message[Moved]):
     goal: str | Unset | None = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a goal's name")))
     depends_on: tuple[str, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_depends_on)
     handler: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a handler's name")))
-    nodes: tuple[Node, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_nodes)
+    nodes: tuple[Node | Gate, ...] | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_nodes)
     graph: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=_is(_name("a graph's name")))
     fail_fast: bool | Unset = attrs.field(
         default=UNSET, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast"))
     )
     not_before: datetime | Unset | None = attrs.field(default=UNSET, kw_only=True, converter=_new_moment)
+    send_backs_max: int | Unset | None = attrs.field(
+        default=UNSET, kw_only=True, validator=_is(_send_backs_max)
+    )
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -592,7 +685,7 @@ class Edit(Message[Moved]):
     @property
     def at_once(self) -> bool:
         """Whether every given field counts at once."""
-        return self.changes <= {"priority", "attempts_max"}
+        return self.changes <= {"priority", "attempts_max", "send_backs_max"}
 
 
 EDIT_FIELDS = (
@@ -608,6 +701,7 @@ EDIT_FIELDS = (
     "graph",
     "fail_fast",
     "not_before",
+    "send_backs_max",
 )
 
 
@@ -635,7 +729,7 @@ class DefineGraph(Message[GraphDefined]):
     """
 
     name: str = attrs.field(validator=_is(_name("a graph's name")))
-    nodes: tuple[Node, ...] = attrs.field(converter=_to_nodes)
+    nodes: tuple[Node | Gate, ...] = attrs.field(converter=_to_nodes)
 
 
 @attrs.frozen

@@ -161,6 +161,14 @@ def _ending(reason: Reason, now_ms: int) -> str:
     )
 
 
+def _approval(reason: Reason, now_ms: int) -> str:
+    return f"waits for a person to approve {_nodes(reason)}{_since(reason, now_ms)}"
+
+
+def _step(reason: Reason, now_ms: int) -> str:
+    return f"goes step by step: a person has to let {_nodes(reason)} start{_since(reason, now_ms)}"
+
+
 def _ahead(reason: Reason, _now_ms: int) -> str:
     return f"comes after {_tasks(reason)}" if reason.tasks else "is the next to start"
 
@@ -198,6 +206,8 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.EXECUTION_SLOT: lambda r, _: f"waits for an execution slot for {_nodes(r)}{_held_by(r)}",
         ReasonKind.NODE_READY: lambda r, _: f"is about to start {_nodes(r)}{_because(r)}",
         ReasonKind.ENDING: _ending,
+        ReasonKind.APPROVAL: _approval,
+        ReasonKind.STEP: _step,
         ReasonKind.HALTED: _halted,
         ReasonKind.UPSTREAM_FAILED: _upstream("failed"),
         ReasonKind.UPSTREAM_STOPPED: _upstream("was stopped"),

@@ -50,6 +50,9 @@ class ReasonKind(StrEnum):
     EXECUTION_SLOT = "execution_slot"
     NODE_READY = "node_ready"
     ENDING = "ending"
+    # running, halted: it waits for a person
+    APPROVAL = "approval"
+    STEP = "step"
     HALTED = "halted"
     # blocked: it cannot start as things stand
     UPSTREAM_FAILED = "upstream_failed"
@@ -122,7 +125,11 @@ BLOCKING = frozenset(
 
 @attrs.frozen
 class NodeView:
-    """One node of the newest run. ``error`` is that of the last failed attempt, until the next one starts."""
+    """One node of the newest run. ``error`` is that of the last failed attempt, until the next one starts.
+
+    ``feedback`` is what was said when its result was last sent back, which happened ``send_backs`` times. A ``gate``
+    has no handler (an empty name); ``reached_ms`` is since when it waits for a person.
+    """
 
     name: str
     handler: str
@@ -132,6 +139,10 @@ class NodeView:
     generation: int = 0
     error: str | None = None
     not_before_ms: int | None = None
+    feedback: str | None = None
+    send_backs: int = 0
+    gate: bool = False
+    reached_ms: int | None = None
 
 
 @attrs.frozen

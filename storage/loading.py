@@ -180,6 +180,7 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
             archived_ms=row[10],
             not_before_ms=row[21],
             schedule=row[22],
+            send_backs_max=row[25],
         )
         run = None if row[12] is None else _run(row)
         nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
@@ -198,7 +199,7 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
 def _refuse_undecodable(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
     texts: list[str | None] = [task.id, task.goal, task.graph, task.shape, task.schedule]
     for node in nodes:
-        texts += (node.spec, node.error)
+        texts += (node.spec, node.error, node.feedback)
     if any(isinstance(text, Undecodable) for text in texts):
         raise ValueError("a text that is not UTF-8")
 
@@ -229,6 +230,8 @@ def _run(row: Row) -> RunRecord:
         started=bool(row[18]),
         front=row[19],
         reason=row[20],
+        step=row[23],
+        halted_ms=row[24],
     )
 
 
@@ -245,6 +248,10 @@ def _node(row: Row) -> NodeRecord:
         attempts=row[8],
         not_before_ms=row[9],
         error=row[10],
+        feedback=row[11],
+        send_backs=row[12],
+        reached_ms=row[13],
+        superseded=bool(row[14]),
     )
 
 

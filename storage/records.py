@@ -68,10 +68,18 @@ class AttemptEnd(StrEnum):
 
 
 class Mode(StrEnum):
-    """How a task starts: by itself, or when a person says `Start`."""
+    """How a task starts: by itself, when a person says `Start`, or node by node, each when a person says `Next`."""
 
     AUTO = "auto"
     MANUAL = "manual"
+    STEP = "step"
+
+
+class Halt(StrEnum):
+    """What a halted run is short of, as far as the engine can say; the run's ``reason`` while it is halted."""
+
+    APPROVAL = "approval"
+    STEP = "step"
 
 
 class Overlap(StrEnum):
@@ -132,6 +140,7 @@ class TaskRecord:
     """Before this time no run of it has its first admission, but for `StartNow`."""
     schedule: str | None = None
     """Name of the schedule that made it, by its time or by `RunNow`."""
+    send_backs_max: int | None = None
 
 
 @value
@@ -150,7 +159,11 @@ class RunRecord:
     front: int = 0
     """Rank by ``StartNow``, which also lets the run past a company pause; 0 for the ordinary order."""
     reason: str | None = None
-    """Why it failed, stopped or halted, in a few words."""
+    """Why it failed, stopped or halted, in a few words. Of a halted run it is the value of a `Halt`."""
+    step: int | None = None
+    """In a task that goes step by step: the position of the node that a person let start last."""
+    halted_ms: int | None = None
+    """Since when it is halted."""
 
 
 @value
@@ -171,6 +184,15 @@ class NodeRecord:
     """The last attempt number given out; never reused."""
     not_before_ms: int | None = None
     error: str | None = None
+    feedback: str | None = None
+    """What was said when its last result was sent back: given to every attempt of this generation."""
+    send_backs: int = 0
+    """How often its own result was sent back."""
+    reached_ms: int | None = None
+    """Of a gate that waits for a person: since when."""
+    superseded: bool = False
+    """Of a node that runs: what its attempt works with was sent back, so the attempt is of the generation before
+    and its result will be late."""
 
 
 @value

@@ -30,24 +30,26 @@ Row = tuple[Any, ...]
 @value
 class InputsOf:
     """Ask for what a starting attempt is given; ``after`` are the positions of the nodes whose results it
-    uses.
+    uses. ``upstream``: whether its task depends on others.
     """
 
     seq: int
     run: int
     pos: int
     after: tuple[int, ...] = ()
+    upstream: bool = False
 
 
 @value
 class Inputs:
     """JSON texts: the task's payload (or the run's in its place), the node's own, and the results in the
-    order of ``after``.
+    order of ``after``; of the upstream tasks: task, node (none if it has none) and result.
     """
 
     payload: str | None
     node_payload: str | None
     results: tuple[str | None, ...]
+    upstream: Sequence[tuple[str, str | None, str | None]] = ()
 
 
 @value
@@ -83,11 +85,15 @@ class UnitOfWork:
     tasks: Sequence[TaskRecord] = ()
     edges: Sequence[tuple[int, tuple[str, ...]]] = ()
     """(task seq, upstreams), in the place of what was there."""
+    repinned: Sequence[int] = ()
+    """Of them, the tasks that had others before."""
     new_runs: Sequence[RunRecord] = ()
     runs: Sequence[RunRecord] = ()
     new_nodes: Sequence[tuple[NodeRecord, str | None]] = ()
     nodes: Sequence[tuple[NodeRecord, str | None]] = ()
     """With the JSON text of the result, where one was accepted in this turn."""
+    carried: Sequence[tuple[NodeRecord, str | None]] = ()
+    """New nodes that take over payload and result from the run before theirs."""
     begun: Sequence[AttemptRecord] = ()
     ended: Sequence[AttemptRecord] = ()
     pins: Sequence[int] = ()
@@ -145,6 +151,7 @@ def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
     new = ((*_new_task_row(u.company_id, task), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks)
     _write(conn, "insert_task", new)
     _write(conn, "update_task", (_task_row(u.company_id, task) for u in units for task in u.tasks))
+    _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))
     edges = [(unit.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
     for company_id, seq, _ in edges:
         conn.execute(SQL["delete_edges"], {"company_id": company_id, "seq": seq})
@@ -179,6 +186,8 @@ def _write_nodes(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
         "update_node",
         (_node_row(u.company_id, node, result) for u in units for node, result in u.nodes),
     )
+    carried = (_new_node_row(u.company_id, node, result) for u in units for node, result in u.carried)
+    _write(conn, "carry_node", carried)  # after what the run before theirs has accepted in this very turn
     _write(conn, "insert_attempt", ((u.company_id, *_BEGUN(attempt)) for u in units for attempt in u.begun))
     _write(conn, "end_attempt", (_end_row(u.company_id, attempt) for u in units for attempt in u.ended))
 
@@ -216,6 +225,7 @@ def _new_task_row(company_id: int, task: TaskRecord) -> Row:
         task.attempts_max,
         int(task.fail_fast),
         task.archived_ms,
+        task.send_backs_max,
     )
 
 
@@ -229,6 +239,7 @@ def _task_row(company_id: int, task: TaskRecord) -> Row:
         task.attempts_max,
         int(task.fail_fast),
         task.archived_ms,
+        task.send_backs_max,
         company_id,
         task.seq,
     )
@@ -243,6 +254,8 @@ def _run_row(company_id: int, run: RunRecord) -> Row:
         int(run.started),
         run.front,
         run.reason,
+        run.step,
+        run.halted_ms,
         company_id,
         run.seq,
         run.number,
@@ -250,7 +263,7 @@ def _run_row(company_id: int, run: RunRecord) -> Row:
 
 
 def _new_run_row(company_id: int, run: RunRecord) -> Row:
-    return (company_id, run.seq, run.number, run.created_ms, *_run_row(company_id, run)[:7])
+    return (company_id, run.seq, run.number, run.created_ms, *_run_row(company_id, run)[:9])
 
 
 def _node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
@@ -262,6 +275,10 @@ def _node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
         node.attempts,
         node.not_before_ms,
         node.error,
+        node.feedback,
+        node.send_backs,
+        node.reached_ms,
+        int(node.superseded),
         result,
         company_id,
         node.seq,
@@ -272,7 +289,7 @@ def _node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
 
 def _new_node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
     changed = _node_row(company_id, node, result)
-    return (*changed[8:], node.spec, *changed[:8])
+    return (*changed[12:], node.spec, *changed[:12])
 
 
 def _end_row(company_id: int, attempt: AttemptRecord) -> Row:
@@ -311,12 +328,18 @@ _data_text = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 def read_inputs(conn: sqlite3.Connection, company_id: int, asked: InputsOf) -> Inputs:
     """What an attempt is given. Read in the commit that starts it, so it costs no hop of its own."""
     run = (company_id, asked.seq, asked.run)
-    payload, node_payload = conn.execute(SQL["attempt_payload"], (*run, asked.pos)).fetchone() or (None, None)
+    found = conn.execute(SQL["attempt_payload"], (*run, asked.pos)).fetchone()
+    payload, node_payload, pins = found or (None, None, None)
     results = []
     for pos in asked.after:
         row = conn.execute(SQL["node_result"], (*run, pos)).fetchone()
         results.append(None if row is None else row[0])
-    return Inputs(payload, node_payload, tuple(results))
+    upstream: Sequence[tuple[str, str | None, str | None]] = ()
+    if pins is not None:
+        upstream = conn.execute(SQL["pinned_results"], (company_id, pins)).fetchall()
+    elif asked.upstream:
+        upstream = conn.execute(SQL["upstream_results"], (company_id, asked.seq)).fetchall()
+    return Inputs(payload, node_payload, tuple(results), upstream)
 
 
 def write_events(

@@ -97,8 +97,15 @@ RULES: Mapping[str, str] = MappingProxyType(
             WHERE node.status = 'running' AND NOT EXISTS (
                 SELECT 1 FROM attempts AS attempt WHERE attempt.company_id = node.company_id
                   AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
-                  AND attempt.number = node.attempts AND attempt.generation = node.generation
-                  AND attempt.ended_ms IS NULL)""",
+                  AND attempt.number = node.attempts AND attempt.ended_ms IS NULL)""",
+        "an attempt that lives is of its node's generation, or of one before if it is superseded": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.generation, attempt.generation
+            FROM nodes AS node
+            JOIN attempts AS attempt ON attempt.company_id = node.company_id AND attempt.seq = node.seq
+              AND attempt.run = node.run AND attempt.pos = node.pos AND attempt.ended_ms IS NULL
+            WHERE node.superseded <> (attempt.generation < node.generation) OR attempt.generation > node.generation""",
+        "only a live attempt is superseded": """
+            SELECT company_id, seq, run, pos, status FROM nodes WHERE superseded = 1 AND status <> 'running'""",
         "an open attempt is the last one of a node that runs": """
             SELECT attempt.company_id, attempt.seq, attempt.run, attempt.pos, attempt.number
             FROM attempts AS attempt
@@ -122,11 +129,52 @@ RULES: Mapping[str, str] = MappingProxyType(
             GROUP BY company_id, seq, run, pos, generation HAVING count(*) > 1""",
         "a node has succeeded exactly if an attempt of its generation has": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.status FROM nodes AS node
-            WHERE (node.status = 'succeeded') <> EXISTS (
+            WHERE node.spec ->> 'gate' IS NULL
+              AND NOT (node.run > 1 AND node.attempts = 0)
+              AND (node.status = 'succeeded') <> EXISTS (
                 SELECT 1 FROM attempts AS attempt WHERE attempt.company_id = node.company_id
                   AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
                   AND attempt.generation = node.generation AND attempt.end = 'succeeded')
               AND (node.status <> 'succeeded' OR node.company_id NOT IN ({ATTEMPTS_WENT}))""",
+        "a result without an attempt is that of the run before": """
+            SELECT node.company_id, node.seq, node.run, node.pos FROM nodes AS node
+            LEFT JOIN nodes AS old ON old.company_id = node.company_id AND old.seq = node.seq
+              AND old.run = node.run - 1 AND old.pos = node.pos
+            WHERE node.status = 'succeeded' AND node.attempts = 0 AND node.spec ->> 'gate' IS NULL
+              AND (old.result IS NOT node.result OR old.spec IS NOT node.spec OR old.payload IS NOT node.payload)""",
+        "a gate has no attempts": """
+            SELECT company_id, seq, run, pos, attempts FROM nodes WHERE spec ->> 'gate' AND attempts > 0""",
+        "a gate has succeeded exactly as somebody approved it": """
+            SELECT company_id, seq, run, pos, result FROM nodes
+            WHERE spec ->> 'gate' AND status = 'succeeded' AND (result ->> 'approved') IS NOT 1""",
+        "who waits since when is a gate whose upstream nodes have all succeeded": """
+            SELECT node.company_id, node.seq, node.run, node.pos FROM nodes AS node
+            WHERE node.reached_ms IS NOT NULL AND (node.spec ->> 'gate' IS NULL OR node.status <> 'pending' OR EXISTS (
+                SELECT 1 FROM json_each(coalesce(node.spec -> 'after', '[]')) AS place
+                JOIN nodes AS up ON up.company_id = node.company_id AND up.seq = node.seq AND up.run = node.run
+                  AND up.pos = place.value
+                WHERE up.status <> 'succeeded'))""",
+        "a halted run says since when and what it waits for": """
+            SELECT company_id, seq, number, status, reason, halted_ms FROM runs
+            WHERE (status = 'halted') <> (halted_ms IS NOT NULL)
+               OR (status = 'halted' AND reason IS NOT 'approval' AND reason IS NOT 'step')""",
+        "nothing of a halted run is alive, and a person can make it go on": """
+            SELECT run.company_id, run.seq, run.number FROM runs AS run
+            WHERE run.status = 'halted' AND (
+                EXISTS (SELECT 1 FROM nodes AS node WHERE node.company_id = run.company_id AND node.seq = run.seq
+                          AND node.run = run.number AND node.status = 'running')
+                OR NOT EXISTS (
+                    SELECT 1 FROM nodes AS node WHERE node.company_id = run.company_id AND node.seq = run.seq
+                      AND node.run = run.number AND node.status = 'pending'
+                      AND (run.reason = 'step' OR node.reached_ms IS NOT NULL)))""",
+        "feedback is of a generation that began with it": """
+            SELECT company_id, seq, run, pos, generation FROM nodes WHERE feedback IS NOT NULL AND generation = 0""",
+        "a node was sent back as often as the log says": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.send_backs FROM nodes AS node
+            WHERE node.send_backs > (
+                SELECT count(*) FROM events WHERE events.company_id = node.company_id
+                  AND events.task_seq = node.seq AND events.kind = 'node.sent_back'
+                  AND events.node = node.spec ->> 'name')""",
         "no more tries are counted than attempts failed": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.tries FROM nodes AS node
             WHERE node.company_id NOT IN ({ATTEMPTS_WENT}) AND node.tries > (

@@ -12,14 +12,18 @@ import trio
 from trio.testing import MockClock
 
 from actors import (
+    Approve,
     Archive,
     Context,
+    Gate,
     GiveUp,
+    Next,
     Node,
     Pause,
     Retention,
     RunNow,
     Runtime,
+    SendBack,
     SetLimits,
     SetSchedule,
     Stop,
@@ -64,6 +68,10 @@ PLANTS: dict[str, Plant] = {
     "a node that runs has an open attempt, its last one": [
         "UPDATE nodes SET status = 'running' WHERE seq = 2"
     ],
+    "an attempt that lives is of its node's generation, or of one before if it is superseded": [
+        "UPDATE attempts SET ended_ms = NULL, end = NULL, generation = 5 WHERE seq = 2"
+    ],
+    "only a live attempt is superseded": ["UPDATE nodes SET superseded = 1 WHERE seq = 2"],
     "an open attempt is the last one of a node that runs": [
         "UPDATE attempts SET ended_ms = NULL, end = NULL WHERE seq = 2"
     ],
@@ -77,6 +85,22 @@ PLANTS: dict[str, Plant] = {
     "a node has succeeded exactly if an attempt of its generation has": [
         "UPDATE attempts SET end = 'failed' WHERE seq = 1 AND pos = 0"
     ],
+    "a result without an attempt is that of the run before": [
+        "UPDATE nodes SET result = '7' WHERE seq = 6 AND run = 2 AND pos = 0"
+    ],
+    "a gate has no attempts": ["UPDATE nodes SET attempts = 1 WHERE seq = 6 AND pos = 1"],
+    "a gate has succeeded exactly as somebody approved it": [
+        "UPDATE nodes SET result = '1' WHERE seq = 6 AND run = 1 AND pos = 1"
+    ],
+    "who waits since when is a gate whose upstream nodes have all succeeded": [
+        "UPDATE nodes SET status = 'pending', result = NULL WHERE seq = 6 AND run = 2 AND pos = 0"
+    ],
+    "a halted run says since when and what it waits for": ["UPDATE runs SET reason = 'why' WHERE seq = 7"],
+    "nothing of a halted run is alive, and a person can make it go on": [
+        "UPDATE nodes SET status = 'skipped' WHERE seq = 7"
+    ],
+    "feedback is of a generation that began with it": ["UPDATE nodes SET feedback = 'no' WHERE seq = 2"],
+    "a node was sent back as often as the log says": ["UPDATE nodes SET send_backs = 9 WHERE seq = 6"],
     "no more tries are counted than attempts failed": ["UPDATE nodes SET tries = 9 WHERE seq = 2"],
     "no more deaths are counted than attempts were lost": ["UPDATE nodes SET unclean = 1 WHERE seq = 2"],
     "only a node that may be tried again has a time to wait for": [
@@ -146,6 +170,14 @@ async def _something_of_everything(runtime: Runtime) -> None:
     await company.ask(Submit("put away", id="d", mode="manual"))
     await company.ask(Archive("d"))
     await company.ask(Submit("comes after", handler="ok", id="e", depends_on=["a"]))
+    judged: list[Node | Gate] = [Node("n", "ok"), Gate("gate", after=["n"]), Node("m", "ok", after=["gate"])]
+    await company.ask(Submit("approved, and sent back", nodes=judged, id="f"))
+    await company.ask(Submit("two steps", nodes=[Node("n", "ok"), Node("m", "ok")], mode="step", id="g"))
+    await run_until_idle(runtime)
+    await company.ask(Approve("f", "gate", "well done"))
+    await company.ask(Next("g"))
+    await run_until_idle(runtime)
+    await company.ask(SendBack("f", "gate", "on second thoughts"))
     await run_until_idle(runtime)
     await company.ask(Pause())
     timed = runtime.company("timed")
@@ -210,7 +242,7 @@ async def test_a_file_from_which_tasks_went_by_age_breaks_no_rule_and_what_else_
         await _something_of_everything(runtime)
         await trio.sleep(1)
         assert (await runtime.prune(Retention(tasks_s=0))).tasks == 3
-        assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c"]
+        assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c", "f", "g"]
     check_file(db_path)
     with closing(sqlite3.connect(db_path, isolation_level=None)) as raw:
         raw.execute(plant)

@@ -163,10 +163,11 @@ SURFACE = {
         "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
-        "UNSET", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "GoalStopped", "GraphDefined",
-        "Message", "Moved", "Node", "Pause", "PauseSchedule", "RemoveSchedule", "Rerun", "ResumeSchedule", "Retry",
-        "RunNow", "ScheduleSettings", "SetLimits", "SetSchedule", "Start", "StartNow", "Stop", "StopGoal", "Submit",
-        "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
+        "UNSET", "Approve", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "Gate", "GoalStopped",
+        "GraphDefined", "Message", "Moved", "Next", "Node", "Pause", "PauseSchedule", "RemoveSchedule", "Rerun",
+        "ResumeSchedule", "Retry", "RunNow", "ScheduleSettings", "SendBack", "SetLimits", "SetSchedule", "Start",
+        "StartNow", "Stop", "StopGoal", "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked",
+        "Unpause",
     },
     "runtime": {
         "Company", "Context", "Handler", "Inbox", "Letter", "Progress", "Reader", "Reads", "Runtime", "Statistics",

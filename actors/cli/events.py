@@ -90,8 +90,7 @@ def _ids(event: Event) -> str:
 def _submitted(event: Event) -> str:
     after = _names(event.data.get("depends_on"))
     title = shortened(str(event.data.get("title", "")), TITLE_CHARS_SHOWN)
-    manual = ", manual" if event.data.get("mode") == "manual" else ""
-    return f'submitted "{title}"{manual}' + (f", after {after}" if after else "")
+    return f'submitted "{title}"{_mode(event)}' + (f", after {after}" if after else "")
 
 
 def _moment(event: Event, key: str) -> str:
@@ -136,6 +135,34 @@ def _failed(event: Event) -> str:
 
 def _requeued(event: Event) -> str:
     return "queued again" + (f" ({shortened(event.reason)})" if event.reason else "")
+
+
+def _halted(event: Event) -> str:
+    nodes = _names(event.data.get("nodes")) or "?"
+    return (
+        f"waits for a person before {nodes}" if event.reason == "step" else f"waits for a person at {nodes}"
+    )
+
+
+def _resumed(event: Event) -> str:
+    how = "approved, goes on after" if event.reason == "approve" else "goes on with"
+    return f"{how} {plain(event.node or '?')}"
+
+
+def _approved(event: Event) -> str:
+    note = event.data.get("note")
+    return f"gate {plain(event.node or '?')} is approved" + (f": {shortened(str(note))}" if note else "")
+
+
+def _sent_back(event: Event) -> str:
+    count = event.data.get("count")
+    others = f", with {count - 1} that used it" if isinstance(count, int) and count > 1 else ""
+    return f"node {plain(event.node or '?')} is sent back{others}: {_text(event, 'feedback')}"
+
+
+def _mode(event: Event) -> str:
+    mode = event.data.get("mode")
+    return {"manual": ", manual", "step": ", step by step"}.get(str(mode), "")
 
 
 def _closed(event: Event) -> str:
@@ -206,6 +233,11 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "run.stopping": lambda _: "is being stopped",
         "run.stopped": lambda e: f"stopped{_because(e)}",
         "run.requeued": _requeued,
+        "run.halted": _halted,
+        "run.resumed": _resumed,
+        "gate.reached": lambda e: f"gate {plain(e.node or '?')} is reached",
+        "gate.approved": _approved,
+        "node.sent_back": _sent_back,
         "node.reset": lambda e: f"node {plain(e.node or '?')} gets fresh tries",
         "node.due": lambda e: f"node {plain(e.node or '?')} is tried again now",
         "tasks.pruned": lambda e: f"old tasks are gone: {_ids(e)}",
@@ -221,6 +253,7 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "attempt.postponed": lambda e: f"{_attempt(e)} asked for later{_again(e)}{_because(e)}",
         "attempt.interrupted": lambda e: f"{_attempt(e)} was interrupted ({_text(e, 'why')}) and runs again",
         "attempt.stopped": lambda e: f"{_attempt(e)} was stopped",
+        "attempt.superseded": lambda e: f"{_attempt(e)} was superseded",
         "attempt.lost": _lost,
         "attempt.late": lambda e: f"{_attempt(e)} reported too late ({_text(e, 'outcome')}); nothing changed",
         "attempt.abandoned": lambda e: (

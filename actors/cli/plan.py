@@ -29,11 +29,17 @@ call = "report:write_text"           # a function of a module beside the plan, o
 attempts_max = 5
 retry = { base_s = 2, factor = 2, max_s = 60 }
 
-**A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``, or
-``"manual"``: waits for ``--start``), ``not_before`` (a date and time with an offset), ``goal``, ``attempts_max``
-(tries of a node, the first included; default 3), ``fail_fast``, ``payload``. What it does is one of ``run``,
-``argv``, ``call``, ``nodes`` or ``graph``; with none of them it is a milestone, completed when the tasks it
-depends on are.
+[[companies.acme.tasks.nodes]]
+name = "approve"
+after = ["text"]
+gate = true                          # waits until a person approves it; meanwhile other tasks go on
+
+**A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``;
+``"manual"``: waits for ``--start``; ``"step"``: a person lets each node start), ``not_before`` (a date and time
+with an offset), ``goal``, ``attempts_max`` (tries of a node, the first included; default 3), ``send_backs_max``
+(how often the result of a node may be sent back; default 10), ``fail_fast``, ``payload``. What it does is one of
+``run``, ``argv``, ``call``, ``nodes`` or ``graph``; with none of them it is a milestone, completed when the tasks
+it depends on are.
 
 **A step** (a node, or a task with one step) is one of
 
@@ -45,8 +51,8 @@ The plan's folder is on ``sys.path``. It is imported when the plan is read.
 
 and can have ``timeout_s`` (for one attempt), ``stall_s`` (how long an attempt may say nothing; a command
 speaks by its output; default 3600, ``false`` for no limit), ``retry`` (waits between tries: ``base_s``,
-``factor``, ``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's
-folder, which is the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these
+``factor``, ``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's folder,
+which is the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these
 are the defaults of its nodes; ``env`` is merged. What a command finds in its environment and what becomes
 its result is said in `actors.commands`.
 
@@ -96,6 +102,7 @@ _PLAIN_KEYS: Final = (
     "not_before",
     "goal",
     "attempts_max",
+    "send_backs_max",
     "fail_fast",
     "payload",
 )

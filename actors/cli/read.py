@@ -128,7 +128,13 @@ async def _explain(reader: Reader, options: ReadOptions, out: Output) -> int:
     for node in status.nodes:
         again = "" if node.not_before_ms is None else f", again {relative(node.not_before_ms, now_ms)}"
         tries = f", {node.tries} failed {'try' if node.tries == 1 else 'tries'}" if node.tries else ""
-        out.line(f"  node {plain(node.name)}: {node.status}{tries}{again}")
+        waits = "" if node.reached_ms is None else f", waits for a person since {clock(node.reached_ms)}"
+        kind = "gate" if node.gate else "node"
+        out.line(f"  {kind} {plain(node.name)}: {node.status}{tries}{again}{waits}")
+        if node.feedback is not None:
+            out.line("    is done again:")
+        for line in (node.feedback or "").splitlines():
+            out.line(f"      {plain(line)}")
         for line in (node.error or "").splitlines():
             out.line(f"    {plain(line)}")
     return EXIT_READ

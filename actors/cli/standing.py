@@ -117,7 +117,8 @@ def all_completed(statuses: Iterable[TaskStatus]) -> bool:
 
 def unfinished(statuses: Iterable[TaskStatus]) -> list[TaskStatus]:
     """What did not complete, the causes before what they hold up."""
-    rank = {WorkState.FAILED: 0, WorkState.QUARANTINED: 0, WorkState.STOPPED: 0, WorkState.HELD: 1}
+    causes = (WorkState.FAILED, WorkState.QUARANTINED, WorkState.STOPPED)
+    rank = dict.fromkeys(causes, 0) | {WorkState.HELD: 1, WorkState.HALTED: 1}
     left = [status for status in statuses if status.state is not WorkState.COMPLETED]
     return sorted(left, key=lambda status: rank.get(status.state, 2))
 

@@ -1,4 +1,4 @@
-"""The steps of a plan: one table each, made into the `Node` that executes it."""
+"""The steps of a plan: one table each, made into the `Node` that executes it, or the `Gate` that waits for a person."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any, Final
 
 import attrs
 
-from actors import Backoff, Node
+from actors import Backoff, Gate, Node
 from actors.cli.calls import CallUnknown, find_call
 from actors.cli.fields import Table, describe
 
 STEP_KEYS: Final = ("run", "argv", "call")
 COMMAND_KEYS: Final = ("cwd", "env")
+GATE_KEYS: Final = ("name", "after", "gate")
 NODE_KEYS: Final = (
-    "name",
-    "after",
+    *GATE_KEYS,
     *STEP_KEYS,
     *COMMAND_KEYS,
     "attempts_max",
+    "send_backs_max",
     "timeout_s",
     "stall_s",
     "retry",
@@ -43,13 +44,26 @@ class StepReader:
     folder: Path
     calls: dict[str, Callable[..., Any]] = attrs.field(factory=dict)
 
-    def node(self, table: Table, task: Table | None = None) -> Node:
+    def node(self, table: Table, task: Table | None = None) -> Node | Gate:
         """A node of a graph. ``task`` is the table whose settings are its defaults."""
         table.allow(NODE_KEYS)
         if not table.has("name"):
             table.fail("a node needs a name")
-        given = {key: table.get(key) for key in table.given(("name", "after", "attempts_max"))}
-        return self._step(table, task, given)
+        if table.has("gate"):
+            return self._gate(table)
+        keys = ("name", "after", "attempts_max", "send_backs_max")
+        return self._step(table, task, {key: table.get(key) for key in table.given(keys)})
+
+    @staticmethod
+    def _gate(table: Table) -> Gate:
+        if table.get("gate") is not True:
+            table.fail(
+                f"must be true, for a node that waits for a person, not {describe(table.get('gate'))}", "gate"
+            )
+        for key in table.values:
+            if key not in GATE_KEYS:
+                table.fail("is for nodes that execute something; a gate waits for a person", key)
+        return table.build(Gate, {key: table.get(key) for key in table.given(("name", "after"))}, {})
 
     def only_node(self, table: Table) -> Node:
         """The one node of a task that is a step itself; its tries are the task's."""

@@ -1,21 +1,22 @@
 """The loop's one question: what may start now?
 
-`advance` brings a company to its fixed point: runs that are at their end are finished, nodes whose time has
-come are ready, the first in order are admitted while there are run slots, and ready nodes start while there
-are execution slots. Start-up, retry, unblocking, a freed slot and the sweep all end here; there is no
-second path. It makes a bounded number of moves and says when more are left.
+`advance` brings a company to its fixed point: gates that are reached are said to be, runs that are at their end are
+finished or halted, nodes whose time has come are ready, the first in order are admitted while there are run slots, and
+ready nodes start while there are execution slots. Start-up, retry, unblocking, a freed slot and the sweep all end here;
+there is no second path. It makes a bounded number of moves and says when more are left.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-from storage.records import AttemptRecord, NodeRecord, NodeStatus, RunStatus
+from storage.records import AttemptRecord, Mode, NodeRecord, NodeStatus, RunStatus
 from storage.values import value
 
 from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from .entry import Entry
 from .gates import Live, admissible, hold_gates
+from .halting import halt_run, say_reached
 from .needs import NOTHING_FOUND, Looked
 from .scheduling import NONE_DUE, fire_due
 from .shape import spec_of
@@ -68,6 +69,9 @@ def advance(
     due = fire_due(draft, looked, limit) if state.schedules.by_name else NONE_DUE
     wants_slot = False
     while draft.moves < limit:
+        if state.reached:
+            say_reached(draft, state.entries[next(iter(state.reached))])
+            continue
         if state.ended:
             finish(draft, state.entries[next(iter(state.ended))])
             continue
@@ -110,7 +114,7 @@ def admit(draft: Draft, entry: Entry) -> None:
 
 
 def finish(draft: Draft, entry: Entry) -> None:
-    """Settle the run if it is at its end; nothing otherwise."""
+    """Settle the run if it is at its end, or halt it if a person could make it go on; nothing otherwise."""
     if not entry.at_its_end:
         return
     assert entry.run is not None
@@ -120,7 +124,10 @@ def finish(draft: Draft, entry: Entry) -> None:
         _settle(draft, entry, RunStatus.STOPPED, "run.stopped", entry.run.reason, skipped=skipped)
         return
     failed = [node for node in entry.nodes or () if node.status is NodeStatus.FAILED]
-    if failed:
+    halt = entry.short_of
+    if halt is not None:
+        halt_run(draft, entry, halt)
+    elif failed:
         names = [spec_of(node.spec).name for node in failed[:100]]
         _settle(draft, entry, RunStatus.FAILED, "run.failed", failed[0].error, nodes=names)
     else:
@@ -141,7 +148,7 @@ def skip_pending(draft: Draft, entry: Entry) -> int:
     """Unstarted nodes of a stopped run become skipped; says how many."""
     pending = [node for node in entry.nodes or () if node.status is NodeStatus.PENDING]
     for node in pending:
-        draft.node(entry, node.pos, status=NodeStatus.SKIPPED, not_before_ms=None)
+        draft.node(entry, node.pos, status=NodeStatus.SKIPPED, not_before_ms=None, reached_ms=None)
     return len(pending)
 
 
@@ -202,6 +209,9 @@ def _next_node(draft: Draft, entry: Entry, live: Live) -> int | None:
         kept_back = is_suspect(nodes[pos]) and _suspect_alive(draft, live)
         return gone and not kept_back and draft.state.has_handler(specs[pos].handler)
 
+    if entry.task.mode is Mode.STEP and entry.run is not None:
+        let = entry.run.step
+        return let if let is not None and able(let) else None
     first = entry.progress.next_ready()
     if first is None or able(first):
         return first
@@ -261,5 +271,8 @@ def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> No
         generation=node.generation,
     )
     names = tuple(entry.progress.specs[pos].name for pos in spec.after)
-    draft.effects.append(StartAttempt(key, spec, node.generation, is_suspect(node), names))
+    upstream = bool(entry.task.depends_on)
+    draft.effects.append(
+        StartAttempt(key, spec, node.generation, is_suspect(node), names, node.feedback, upstream)
+    )
     draft.moves += 1

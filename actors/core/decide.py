@@ -13,6 +13,7 @@ from typing import Any
 
 from actors.errors import MoveRefused, TaskUnknown
 from actors.messages import (
+    Approve,
     Archive,
     CompanySettings,
     DefineGraph,
@@ -21,6 +22,7 @@ from actors.messages import (
     GraphDefined,
     Message,
     Moved,
+    Next,
     Pause,
     PauseSchedule,
     RemoveSchedule,
@@ -28,6 +30,7 @@ from actors.messages import (
     ResumeSchedule,
     Retry,
     RunNow,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -42,14 +45,16 @@ from actors.messages import (
     Unpause,
     Unset,
 )
-from storage.records import Mode, NodeStatus, RunStatus
+from storage.records import Halt, Mode, NodeStatus, RunRecord, RunStatus
 
 from .advance import cancel_nodes, finish, skip_pending
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
 from .entry import Entry, Graph
+from .halting import halt_of
 from .needs import Looked
+from .people import approve, let_through, place_of_rerun, rerun_from, send_back
 from .scheduling import (
     decide_pause_schedule,
     decide_remove_schedule,
@@ -75,21 +80,43 @@ Q, RUN, ING, HALT, DONE, FAIL, OFF = (
 
 _STOPPING: Refusal = ("is stopping: wait until it has stopped", ())
 _COMPLETED: Refusal = ("is completed: use Rerun to do it again", ("Rerun",))
+_FINAL: Refusal = ("is completed: use Rerun or SendBack to do it again", ("Rerun", "SendBack"))
+_HALTED: Refusal = ("is halted: use Retry", ("Retry",))
+_STEP: Refusal = ("is halted before a step: use Next", ("Next",))
+_GATE: Refusal = ("is halted at a gate: use Approve or SendBack", ("Approve", "SendBack"))
+_SETTLED: Mapping[RunStatus, Refusal] = MappingProxyType(
+    {
+        FAIL: ("has failed, so nothing of it waits for you: use Retry", ("Retry",)),
+        OFF: ("was stopped, so nothing of it waits for you: use Retry", ("Retry",)),
+        DONE: ("is completed, so nothing of it waits for you: use Rerun or SendBack", ("Rerun", "SendBack")),
+    }
+)
 
 REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
     {
         Start: MappingProxyType(
             {
                 ING: _STOPPING,
-                HALT: ("is halted: use Retry", ("Retry",)),
+                HALT: _HALTED,
                 FAIL: ("has failed: use Retry", ("Retry",)),
                 OFF: ("was stopped: use Retry", ("Retry",)),
                 DONE: _COMPLETED,
             }
         ),
         StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),
+        Next: MappingProxyType(
+            {
+                Q: ("has not started: no step of it waits for you yet", ()),
+                RUN: ("is running: no step of it waits for you", ()),
+                ING: _STOPPING,
+                HALT: _HALTED,
+                **_SETTLED,
+            }
+        ),
+        Approve: MappingProxyType({ING: _STOPPING, HALT: _HALTED, **_SETTLED}),
         Stop: MappingProxyType({}),
-        Retry: MappingProxyType({Q: ("is already queued", ()), ING: _STOPPING, DONE: _COMPLETED}),
+        Retry: MappingProxyType({Q: ("is already queued", ()), ING: _STOPPING, DONE: _FINAL}),
+        SendBack: MappingProxyType({ING: _STOPPING}),
         Rerun: MappingProxyType(
             {
                 Q: ("has not run: use Edit to change it", ("Edit",)),
@@ -102,7 +129,27 @@ REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
     }
 )
 """message → status of the newest run → why not. What is absent here is done, or answered with the state as
-it is.
+it is, or depends on the node that it names.
+"""
+
+AGAIN_REFUSALS: Mapping[type, Refusal] = MappingProxyType(
+    {
+        Next: ("is queued to go on: no step of it waits for you", ()),
+        Rerun: ("is queued to go on: stop it first", ("Stop",)),
+    }
+)
+"""The same for a run that is queued to go on with what it has begun, where "not started" would not be true."""
+
+HALT_REFUSALS: Mapping[type, Mapping[Halt, Refusal]] = MappingProxyType(
+    {
+        Start: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
+        StartNow: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
+        Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
+        Next: MappingProxyType({Halt.APPROVAL: _GATE}),
+    }
+)
+"""The same for a halted run, by what it is short of: a person has to say just that. It goes before `REFUSALS` where it
+is known what the run is short of.
 """
 
 
@@ -131,10 +178,19 @@ def _entry_for(draft: Draft, message: Message[Any], task: str) -> Entry:
         raise MoveRefused(name, task, "quarantined", text, ("Retry", "Stop", "Archive"))
     if entry.run is None:
         raise MoveRefused(name, task, "run_missing", "has no run: its rows are incomplete", ())
-    refusal = REFUSALS[type(message)].get(entry.run.status)
+    refusal = _refusal(type(message), entry.run)
     if refusal is not None:
         raise MoveRefused(name, task, entry.run.status.value, *refusal)
     return entry
+
+
+def _refusal(message: type, run: RunRecord) -> Refusal | None:
+    halt = halt_of(run)
+    if halt is not None:
+        return HALT_REFUSALS.get(message, {}).get(halt)
+    if run.status is Q and run.admitted_ms is not None and message in AGAIN_REFUSALS:
+        return AGAIN_REFUSALS[message]
+    return REFUSALS[message].get(run.status)
 
 
 def moved(
@@ -190,7 +246,7 @@ def stop_entry(draft: Draft, entry: Entry, reason: str) -> bool:
         finish(draft, entry)
         return True
     skipped = skip_pending(draft, entry)
-    draft.run(entry, status=OFF, settled_ms=draft.now_ms, reason=reason, front=0)
+    draft.run(entry, status=OFF, settled_ms=draft.now_ms, halted_ms=None, reason=reason, front=0)
     draft.event("run.stopped", entry, before=status, after=OFF, reason=reason, skipped=skipped)
     if entry.cycle is not None:
         recheck_cycles(draft)
@@ -242,7 +298,7 @@ def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
         if node.status is not NodeStatus.SUCCEEDED:
             names.append(spec_of(node.spec).name)
             draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0, not_before_ms=None)
-    draft.run(entry, status=Q, settled_ms=None, reason=None, started=True, front=0)
+    draft.run(entry, status=Q, settled_ms=None, halted_ms=None, reason=None, started=True)
     draft.event("run.requeued", entry, before=before, after=Q, reason=reason, nodes=len(names))
     note_circle(draft, entry)
 
@@ -265,15 +321,37 @@ def _release(draft: Draft, entry: Entry) -> Moved:
 def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
     entry = _entry_for(draft, message, message.task)
     assert entry.run is not None
+    pos = None if message.from_node is None else place_of_rerun(message, entry, message.from_node)
     if entry.run.status is HALT:
         stop_entry(draft, entry, "rerun")
+    if pos is not None:
+        rerun_from(draft, entry, message, pos)
+        return moved(entry)
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
     before = entry.run.status
     draft.add_run(entry, run)
     if message.payload_text is not None:
         draft.write("set_run_payload", seq=entry.task.seq, number=run.number, payload=message.payload_text)
-    draft.event("run.created", entry, before=before, after=Q)
+    draft.event("run.created", entry, before=before, after=Q, reason="rerun", carried=0)
     note_circle(draft, entry)
+    return moved(entry)
+
+
+def _next(draft: Draft, message: Next, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    let_through(draft, entry, message)
+    return moved(entry)
+
+
+def _approve(draft: Draft, message: Approve, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    approve(draft, entry, message)
+    return moved(entry)
+
+
+def _send_back(draft: Draft, message: SendBack, _looked: Looked) -> Moved:
+    entry = _entry_for(draft, message, message.task)
+    send_back(draft, entry, message)
     return moved(entry)
 
 
@@ -368,6 +446,9 @@ _DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyT
         Stop: _stop,
         Retry: _retry,
         Rerun: _rerun,
+        Next: _next,
+        Approve: _approve,
+        SendBack: _send_back,
         Edit: decide_edit,
         Archive: _archive,
         Unarchive: _unarchive,

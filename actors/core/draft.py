@@ -57,6 +57,9 @@ class StartAttempt:
     """It may be what kills the process."""
     input_names: tuple[str, ...] = ()
     """Names of the nodes whose results it is given."""
+    feedback: str | None = None
+    upstream: bool = False
+    """Whether its task depends on others."""
 
 
 @value
@@ -194,6 +197,10 @@ class Draft:
     def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
         self._put(Change("nodes", entry.task.id, None, nodes))
 
+    def carry_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
+        """Give a new run the nodes of the one before it. Those that then succeed have the results that they had."""
+        self._put(Change("carried", entry.task.id, None, nodes))
+
     def node(self, entry: Entry, pos: int, **fields: Any) -> NodeRecord:
         assert entry.nodes is not None
         after = changed(entry.nodes[pos], **fields)
@@ -204,9 +211,11 @@ class Draft:
         self._put(Change("quarantine", entry.task.id, entry.quarantined, why))
 
     def schedule(self, before: ScheduleRecord | None, after: ScheduleRecord | None) -> None:
-        """Put a schedule in the place of what there was; one of the two may be nothing."""
+        """Put a schedule in the place of what there was; one of the two may be nothing. What is taken back is what
+        stands in the state, whatever the caller has made of it meanwhile.
+        """
         (name,) = {record.name for record in (before, after) if record is not None}
-        self._put(Change("schedule", name, before, after))
+        self._put(Change("schedule", name, self.state.schedules.by_name.get(name), after))
 
     def attempt(self, record: AttemptRecord) -> None:
         self.attempts.append(record)

@@ -1,4 +1,4 @@
-"""Changing a task. Priority and tries count at once; the rest at the next admission, so not while the run
+"""Changing a task. Priority, tries and send-backs count at once; the rest at the next admission, so not while the run
 is active.
 """
 
@@ -17,7 +17,7 @@ from .needs import Looked
 from .shape import node_payloads, shape_of, shape_text
 from .submit import check_handlers, check_upstreams, nodes_of, upstreams_in
 
-_PLAIN = ("priority", "attempts_max", "mode", "goal", "depends_on", "fail_fast")
+_PLAIN = ("priority", "attempts_max", "send_backs_max", "mode", "goal", "depends_on", "fail_fast")
 """Fields of `Edit` that are fields of the record under the same name."""
 
 
@@ -73,7 +73,7 @@ def _entry(draft: Draft, message: Edit) -> Entry:
             "Edit", message.task, status.value, "is completed: use Rerun to do it again", ("Rerun",)
         )
     if status.active and not message.at_once:
-        text = f"is {status.value}: only priority and attempts_max can be changed now"
+        text = f"is {status.value}: only priority, attempts_max and send_backs_max can be changed now"
         raise MoveRefused(
             "Edit", message.task, status.value, text, ("Stop",) if status is RunStatus.RUNNING else ()
         )

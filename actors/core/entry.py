@@ -7,7 +7,7 @@ from enum import Enum
 import attrs
 
 from actors.states import Reason
-from storage.records import NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.values import value
 
 from .progress import Progress
@@ -77,8 +77,29 @@ class Entry:
         return self.queued and not self.admitted
 
     @property
+    def may_start(self) -> bool:
+        """Whether a node is ready, and let through if the task goes step by step."""
+        assert self.run is not None
+        assert self.progress is not None
+        ready = self.progress.ready
+        return bool(ready) if self.task.mode is not Mode.STEP else self.run.step in ready
+
+    @property
+    def short_of(self) -> Halt | None:
+        """What keeps a running run from going on, if nothing of it is alive, may start or backs off. Asked before
+        whether it has failed: what a person lets go may do without the node that gave up. Not under fail_fast, where
+        nothing does.
+        """
+        progress = self.progress
+        if progress is None or (self.task.fail_fast and progress.counts[NodeStatus.FAILED]):
+            return None
+        if progress.ready:
+            return Halt.STEP
+        return Halt.APPROVAL if progress.reached else None
+
+    @property
     def at_its_end(self) -> bool:
-        """Whether the run is active and has nothing left to do but to be settled."""
+        """Whether the run is active and has nothing left to do but to be settled or halted."""
         run, progress = self.run, self.progress
         if run is None or not run.status.active or (progress is not None and progress.running):
             return False
@@ -87,7 +108,11 @@ class Entry:
         if progress.counts[NodeStatus.SUCCEEDED] == len(progress.specs):
             return True
         gave_up = progress.counts[NodeStatus.FAILED] > 0
-        return gave_up and (self.task.fail_fast or not (progress.ready or progress.resting))
+        if gave_up and self.task.fail_fast:
+            return True
+        if self.may_start or progress.resting:
+            return False
+        return gave_up or self.short_of is not None
 
 
 @attrs.frozen
@@ -104,7 +129,7 @@ class Graph:
 @value
 class Change:
     """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be
-    nothing.
+    nothing. "carried" are the nodes of a run that begins with the results of the one before it.
     """
 
     kind: str

@@ -12,6 +12,7 @@ from actors.messages import (
     Rerun,
     Retry,
     RunNow,
+    SendBack,
     SetSchedule,
     StartNow,
     Submit,
@@ -139,5 +140,5 @@ def template_needs(record: ScheduleRecord) -> tuple[str, ...]:
 def _upstreams_again(state: CompanyState, message: Message[object], task: str) -> tuple[str, ...]:
     """A settled task waits for its upstreams again if it is revived; until then memory need not hold them."""
     entry = state.entries.get(task)
-    revives = isinstance(message, Retry | StartNow | Rerun)
+    revives = isinstance(message, Retry | StartNow | Rerun | SendBack)
     return entry.task.depends_on if revives and entry is not None else ()

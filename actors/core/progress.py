@@ -3,10 +3,13 @@
 ``unmet`` counts the unfinished nodes that each node still waits for. A pending node without any is *ready*,
 or *backing off* when a time is set before which it must not start. `Progress.move` is symmetric: a move
 undone is the move the other way round.
+
+A gate is never ready: nothing of it can start. It is *reached* when nothing is unmet, and then a person answers it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from heapq import heappop, heappush
 
 from storage.records import NodeRecord, NodeStatus
@@ -14,12 +17,45 @@ from storage.records import NodeRecord, NodeStatus
 from .shape import NodeSpec
 
 _NONE = dict.fromkeys(NodeStatus, 0)
+_NOWHERE: frozenset[int] = frozenset()
+
+
+class Gates:
+    """The gates of one run that wait for a person."""
+
+    __slots__ = ("all", "reached", "said", "unsaid")
+
+    def __init__(self, gates: frozenset[int]) -> None:
+        self.all = gates
+        self.reached: set[int] = set()
+        self.said: set[int] = set()
+        """Those whose record has since when they wait."""
+        self.unsaid: set[int] = set()
+        """Reached, and not said."""
+
+    def reach(self, pos: int) -> None:
+        self.reached.add(pos)
+        if pos not in self.said:
+            self.unsaid.add(pos)
+
+    def lose(self, pos: int) -> None:
+        self.reached.discard(pos)
+        self.unsaid.discard(pos)
+
+    def leave(self, pos: int) -> None:
+        self.lose(pos)
+        self.said.discard(pos)
 
 
 class Progress:
-    __slots__ = ("_heap", "counts", "idle", "ready", "resting", "running", "specs", "unmet", "users")
+    __slots__ = ("_heap", "counts", "gates", "idle", "ready", "resting", "running", "specs", "unmet", "users")
 
-    def __init__(self, specs: tuple[NodeSpec, ...], users: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(
+        self,
+        specs: tuple[NodeSpec, ...],
+        users: tuple[tuple[int, ...], ...],
+        gates: frozenset[int] = _NOWHERE,
+    ) -> None:
         self.specs = specs
         self.users = users
         self.unmet = [len(spec.after) for spec in specs]
@@ -30,6 +66,7 @@ class Progress:
         self.resting: dict[int, int] = {}
         """Backing off: position → the time before which it must not start, ms."""
         self.running: set[int] = set()
+        self.gates = Gates(gates) if gates else None
         self._heap: list[int] = []
 
     def move(self, before: NodeRecord | None, after: NodeRecord | None) -> None:
@@ -58,11 +95,23 @@ class Progress:
             heappop(self._heap)
         return self._heap[0] if self._heap else None
 
+    @property
+    def reached(self) -> Set[int]:
+        """The gates that wait for a person."""
+        return _NOWHERE if self.gates is None else self.gates.reached
+
+    @property
+    def unsaid(self) -> Set[int]:
+        """Those of them whose record does not yet have since when."""
+        return _NOWHERE if self.gates is None else self.gates.unsaid
+
     def _leave(self, pos: int) -> None:
         self.idle.discard(pos)
         self.ready.discard(pos)
         self.running.discard(pos)
         self.resting.pop(pos, None)
+        if self.gates is not None:
+            self.gates.leave(pos)
 
     def _enter(self, node: NodeRecord) -> None:
         if node.status is NodeStatus.RUNNING:
@@ -70,6 +119,8 @@ class Progress:
         elif node.status is NodeStatus.PENDING and node.not_before_ms is not None:
             self.resting[node.pos] = node.not_before_ms
         elif node.status is NodeStatus.PENDING:
+            if self.gates is not None and node.reached_ms is not None:
+                self.gates.said.add(node.pos)
             self._settle_in(node.pos)
 
     def _settle_in(self, pos: int) -> None:
@@ -84,7 +135,12 @@ class Progress:
                 self._make_ready(user)
             elif self.unmet[user] > 0:
                 self.ready.discard(user)
+                if self.gates is not None:
+                    self.gates.lose(user)
 
     def _make_ready(self, pos: int) -> None:
+        if self.gates is not None and pos in self.gates.all:
+            self.gates.reach(pos)
+            return
         self.ready.add(pos)
         heappush(self._heap, pos)

@@ -2,7 +2,8 @@
 
 A report counts if it speaks of the attempt that the node is running. Any other is late: it is recorded and
 changes nothing. After a stop was committed the attempt's own result does not count either; the node is
-skipped, whatever the attempt says.
+skipped, whatever the attempt says. Nor does it after what the attempt works with was sent back: the node is pending
+again, in the generation that began then.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ def decide_report(draft: Draft, report: Report) -> bool:
         )
     if entry.run.status is RunStatus.STOPPING:
         _end_stopped(draft, entry, node, report)
+    elif node.superseded:
+        _supersede(draft, entry, node, report)
     elif report.end is AttemptEnd.SUCCEEDED:
         _succeed(draft, entry, node, report)
     elif report.end in _COUNTS:
@@ -87,9 +90,12 @@ def decide_report(draft: Draft, report: Report) -> bool:
         _end_stopped(draft, entry, node, report)
     else:
         _interrupt(draft, entry, node, report)
-    finish(
-        draft, entry
-    )  # before the next message of the turn, which has to find what it would find in the next turn
+    if (
+        key.task not in draft.state.reached
+    ):  # gates are said to be reached first, so many a turn: `advance` does that
+        finish(
+            draft, entry
+        )  # before the next message of the turn, which has to find what it would find in the next
     return True
 
 
@@ -206,10 +212,22 @@ def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -
     stays = entry.run.status is RunStatus.STOPPING or entry.progress.counts[NodeStatus.FAILED] > 0
     after = NodeStatus.SKIPPED if stays else NodeStatus.PENDING
     _end(draft, entry, node, AttemptEnd.STOPPED, report.error)
-    draft.node(entry, node.pos, status=after)
-    came_late = report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
-    reason = f"it ended as {report.end.value} after the stop, which counts" if came_late else None
+    draft.node(entry, node.pos, status=after, superseded=False)
+    reason = f"it ended as {report.end.value} after the stop, which counts" if _came_late(report) else None
     _event(draft, entry, node, "attempt.stopped", after, reason)
+
+
+def _supersede(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+    """What it worked with was sent back: however it ends, it has ended so. The generation rose with that commit."""
+    _end(draft, entry, node, AttemptEnd.SUPERSEDED, report.error)
+    draft.node(entry, node.pos, status=NodeStatus.PENDING, superseded=False)
+    late = _came_late(report)
+    reason = f"it ended as {report.end.value} after it was superseded, which counts" if late else None
+    _event(draft, entry, node, "attempt.superseded", NodeStatus.PENDING, reason)
+
+
+def _came_late(report: Report) -> bool:
+    return report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
 
 
 def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:

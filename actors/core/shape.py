@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import attrs
 
-from actors.messages import STALL_S_DEFAULT, Backoff, Node
+from actors.messages import STALL_S_DEFAULT, Backoff, Gate, Node
 from storage.codec import decode, encode
 
 SHAPES_CACHED = 4_096
@@ -19,7 +19,7 @@ SHAPES_CACHED = 4_096
 
 @attrs.frozen
 class NodeSpec:
-    """A node's definition as its row holds it. ``after`` are positions in the shape."""
+    """A node's definition as its row holds it. ``after`` are positions in the shape. A gate has no handler."""
 
     name: str
     handler: str
@@ -28,6 +28,8 @@ class NodeSpec:
     timeout_s: float | None = None
     stall_s: float | None = STALL_S_DEFAULT
     backoff: Backoff = attrs.field(factory=Backoff)
+    send_backs_max: int | None = None
+    gate: bool = False
     text: str = attrs.field(default="", eq=False, repr=False)
 
 
@@ -43,17 +45,20 @@ class Shape:
 DEFAULT_BACKOFF = Backoff()
 
 
-def shape_text(nodes: Sequence[Node]) -> str:
+def shape_text(nodes: Sequence[Node | Gate]) -> str:
     """The canonical text of these nodes; equal graphs have equal texts."""
     places = {node.name: place for place, node in enumerate(nodes)}
     return encode([_spec_json(node, places) for node in nodes], what="the graph", bytes_max=1 << 26)
 
 
-def _spec_json(node: Node, places: dict[str, int]) -> dict[str, object]:
+def _spec_json(node: Node | Gate, places: dict[str, int]) -> dict[str, object]:
     """Only what differs from the defaults: most rows then are a name and a handler."""
-    spec: dict[str, object] = {"name": node.name, "handler": node.handler}
+    spec: dict[str, object] = {"name": node.name}
     if node.after:
         spec["after"] = [places[name] for name in node.after]
+    if isinstance(node, Gate):
+        return spec | {"gate": True}
+    spec["handler"] = node.handler
     if node.attempts_max is not None:
         spec["attempts_max"] = node.attempts_max
     if node.timeout_s is not None:
@@ -62,6 +67,8 @@ def _spec_json(node: Node, places: dict[str, int]) -> dict[str, object]:
         spec["stall_s"] = node.stall_s
     if node.retry != DEFAULT_BACKOFF:
         spec["retry"] = [node.retry.base_s, node.retry.factor, node.retry.max_s]
+    if node.send_backs_max is not None:
+        spec["send_backs_max"] = node.send_backs_max
     return spec
 
 
@@ -75,7 +82,7 @@ def shape_of(text: str) -> Shape:
         specs = tuple(_spec(item) for item in items)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a graph of ours: {error!r}") from error
-    handlers = frozenset(spec.handler for spec in specs)
+    handlers = frozenset(spec.handler for spec in specs if not spec.gate)
     return Shape(specs, users_of(specs), handlers, text)
 
 
@@ -113,28 +120,37 @@ def spec_of(text: str) -> NodeSpec:
 
 
 @lru_cache(maxsize=SHAPES_CACHED)
-def layout_of(texts: tuple[str, ...]) -> tuple[tuple[NodeSpec, ...], tuple[tuple[int, ...], ...]]:
-    """The nodes that the rows of a run say, and who uses whose result; as `spec_of` and `users_of`."""
+def layout_of(
+    texts: tuple[str, ...],
+) -> tuple[tuple[NodeSpec, ...], tuple[tuple[int, ...], ...], frozenset[int]]:
+    """The nodes that the rows of a run say, and who uses whose result (as `spec_of` and `users_of`); which of them
+    are gates.
+    """
     specs = tuple(spec_of(text) for text in texts)
-    return specs, users_of(specs)
+    return specs, users_of(specs), frozenset(pos for pos, spec in enumerate(specs) if spec.gate)
 
 
 def _spec(item: dict[str, object]) -> NodeSpec:
-    after, retry, attempts_max = item.get("after", []), item.get("retry"), item.get("attempts_max")
+    after, retry = item.get("after", []), item.get("retry")
     if not isinstance(after, list) or not all(_is_whole(place) for place in after):
         raise TypeError("after is not a list of positions")
-    if not isinstance(item["name"], str) or not isinstance(item["handler"], str):
-        raise TypeError("a name that is no text")
-    if attempts_max is not None and not _is_whole(attempts_max):
-        raise TypeError("attempts_max is no whole number")
+    gate = item.get("gate", False)
+    handler = "" if gate is True else item["handler"]
+    if not isinstance(gate, bool) or not isinstance(item["name"], str) or not isinstance(handler, str):
+        raise TypeError("a name that is no text, or a gate that is none")
+    for name in ("attempts_max", "send_backs_max"):
+        if item.get(name) is not None and not _is_whole(item[name]):
+            raise TypeError(f"{name} is no whole number")
     return NodeSpec(
         name=item["name"],
-        handler=item["handler"],
+        handler=handler,
         after=tuple(after),
-        attempts_max=attempts_max,  # type: ignore[arg-type]
+        attempts_max=item.get("attempts_max"),  # type: ignore[arg-type]
         timeout_s=_seconds(item.get("timeout_s")),
         stall_s=_seconds(item.get("stall_s", STALL_S_DEFAULT)),
         backoff=DEFAULT_BACKOFF if retry is None else Backoff(*retry),  # type: ignore[misc]
+        send_backs_max=item.get("send_backs_max"),  # type: ignore[arg-type]
+        gate=gate,
         text=encode(item, bytes_max=1 << 20),
     )
 
@@ -152,7 +168,7 @@ def _seconds(value: object) -> float | None:
     return value
 
 
-def node_payloads(nodes: Sequence[Node]) -> str | None:
+def node_payloads(nodes: Sequence[Node | Gate]) -> str | None:
     """JSON array of the nodes' payloads by position; ``None`` when no node has one."""
     if all(node.payload_text is None for node in nodes):
         return None

@@ -60,7 +60,9 @@ class CompanyState:
         self.startable: dict[str, None] = {}
         """Active runs that have a ready node, in the order in which they became so."""
         self.ended: dict[str, None] = {}
-        """Active runs that have nothing left to do but to be settled."""
+        """Active runs that have nothing left to do but to be settled or halted."""
+        self.reached: dict[str, None] = {}
+        """Running runs with a gate that is reached, which has yet to be said."""
         self.flips: list[Flip] = []
         self.schedules = Schedules()
         self.looked_ms = 0
@@ -165,7 +167,7 @@ class CompanyState:
             was = before.status if isinstance(before, NodeRecord) else None
             if was is not after.status:
                 check_move("node", NODE_MOVES, partial(_node_name, change.task, after), was, after.status)
-        elif change.kind == "nodes" and isinstance(after, tuple):
+        elif change.kind in ("nodes", "carried") and isinstance(after, tuple):
             for node in after:
                 check_move("node", NODE_MOVES, partial(_node_name, change.task, node), None, node.status)
         elif isinstance(after, ScheduleRecord):
@@ -268,6 +270,7 @@ class CompanyState:
         "run": _replace_run,
         "cycle": _replace_cycle,
         "nodes": _replace_nodes,
+        "carried": _replace_nodes,
         "quarantine": _replace_quarantine,
         "node": _replace_node,
         "schedule": _replace_schedule,
@@ -350,6 +353,7 @@ class CompanyState:
         self.open.discard(task)
         self.startable.pop(task, None)
         self.ended.pop(task, None)
+        self.reached.pop(task, None)
 
     def evict(self, task: str) -> bool:
         """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was
@@ -460,9 +464,8 @@ class CompanyState:
         if entry.cycle is not None and not entry.admitted:
             return Reason(ReasonKind.DEPENDENCY_CYCLE, tasks=entry.cycle, count=len(entry.cycle) - 1)
         if entry.admitted and entry.nodes is not None:
-            wanted = frozenset(
-                spec_of(node.spec).handler for node in entry.nodes if node.status is not NodeStatus.SUCCEEDED
-            )
+            specs = [spec_of(node.spec) for node in entry.nodes if node.status is not NodeStatus.SUCCEEDED]
+            wanted = frozenset(spec.handler for spec in specs if not spec.gate)
         else:
             shape = self.shape(entry)
             if shape is None:
@@ -492,18 +495,21 @@ class CompanyState:
 
     def _note_active(self, entry: Entry) -> None:
         """Keep the indexes of what there is to do in active runs."""
-        can_start = (
+        progress, task = entry.progress, entry.task.id
+        running = (
             entry.run is not None
             and entry.run.status is RunStatus.RUNNING
-            and entry.progress is not None
+            and progress is not None
             and entry.quarantined is None
-            and bool(entry.progress.ready)
         )
-        task = entry.task.id
-        if can_start:
+        if running and entry.may_start:
             self.startable.setdefault(task)
         else:
             self.startable.pop(task, None)
+        if running and progress is not None and progress.unsaid:
+            self.reached.setdefault(task)
+        elif self.reached:
+            self.reached.pop(task, None)
         if entry.quarantined is None and entry.at_its_end:
             self.ended.setdefault(task)
         else:

@@ -15,7 +15,7 @@ from actors.errors import (
     UnknownHandler,
     UnknownUpstream,
 )
-from actors.messages import Node, Submit, SubmitMany, Submitted
+from actors.messages import Gate, Node, Submit, SubmitMany, Submitted
 from storage.codec import encode
 from storage.records import TaskRecord
 
@@ -108,7 +108,7 @@ def check_upstreams(
         raise UnknownUpstream(task, missing)
 
 
-def nodes_of(handler: str | None, nodes: tuple[Node, ...] | None) -> tuple[Node, ...]:
+def nodes_of(handler: str | None, nodes: tuple[Node | Gate, ...] | None) -> tuple[Node | Gate, ...]:
     return (Node(handler),) if handler is not None else nodes or ()
 
 
@@ -144,6 +144,7 @@ def _submit(
         fail_fast=message.fail_fast,
         not_before_ms=not_before_ms,
         schedule=None if fire is None else fire.schedule,
+        send_backs_max=message.send_backs_max,
     )
     entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
     draft.write(
@@ -173,7 +174,7 @@ def _submit(
     return Submitted(task, seq, 1)
 
 
-def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
+def _content(message: Submit, shape: str, nodes: tuple[Node | Gate, ...]) -> str:
     """Digest of everything that was asked for, so that the same request can be told from another under the
     same name.
     """
@@ -187,6 +188,7 @@ def _content(message: Submit, shape: str, nodes: tuple[Node, ...]) -> str:
             message.goal,
             message.attempts_max,
             message.fail_fast,
+            message.send_backs_max,
             message.payload_text,
             [node.payload_text for node in nodes],
             shape,

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from actors.messages import Backoff, Node, Submit
+from actors.messages import Backoff, Gate, Node, Submit
 from storage.codec import decode, encode
 
 TEMPLATE_BYTES_MAX = 1 << 22
@@ -27,8 +27,19 @@ _TASK_FIELDS = (
     "goal",
     "attempts_max",
     "fail_fast",
+    "send_backs_max",
 )
-_NODE_FIELDS = ("name", "handler", "after", "payload", "attempts_max", "timeout_s", "stall_s")
+_NODE_FIELDS = (
+    "name",
+    "handler",
+    "after",
+    "payload",
+    "attempts_max",
+    "timeout_s",
+    "stall_s",
+    "send_backs_max",
+)
+_GATE_FIELDS = ("name", "after")
 
 
 def template_text(task: Submit) -> str:
@@ -39,7 +50,9 @@ def template_text(task: Submit) -> str:
     return encode(said, what="the schedule's task", bytes_max=TEMPLATE_BYTES_MAX)
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Node | Gate) -> dict[str, Any]:
+    if isinstance(node, Gate):
+        return {"gate": True} | _said(node, _GATE_FIELDS)
     said = _said(node, _NODE_FIELDS) | {"handler": node.handler}
     retry = _said(node.retry, ("base_s", "factor", "max_s"))
     return said | ({"retry": retry} if retry else {})
@@ -62,5 +75,7 @@ def template_of(text: str) -> Submit:
         raise ValueError(f"not a task of ours: {error}") from error
 
 
-def _node_of(said: dict[str, Any]) -> Node:
+def _node_of(said: dict[str, Any]) -> Node | Gate:
+    if said.pop("gate", False):
+        return Gate(**said)
     return Node(**(said | {"retry": Backoff(**said.get("retry", {}))}))

@@ -2,11 +2,11 @@
 
 A *run* is queued until it is admitted to a run slot, holds the slot while it is active (running, stopping),
 and is settled when it completed, failed or stopped. Completed is final: doing it again is a new run.
-*Halted* is short of a person, with the slot free. A *node* waits, runs one attempt at a time, and ends
-succeeded, failed (it gave up) or skipped; every way back to pending is a retry, an interruption or a fresh
-allowance. A *schedule* is active until it is paused, or disabled because it cannot fire; only a message brings it
-back. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an attempt second
-does no harm.
+*Halted* is short of a person, with the slot free. A *node* waits, runs one attempt at a time (a gate none: a person
+answers it), and ends succeeded, failed (it gave up) or skipped; every way back to pending is a retry, an
+interruption, a reset or a fresh allowance. A *schedule* is active until it is paused, or disabled because it cannot
+fire; only a message brings it back. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an
+attempt second does no harm.
 
 The tables cannot be changed, at any level. The diagrams in the README are generated from them.
 """
@@ -47,7 +47,7 @@ R, N, P, T = RunStatus, NodeStatus, Phase, ScheduleStatus
 
 RUN_MOVES: Table[RunStatus] = _freeze(
     {
-        None: {R.QUEUED: "submit, rerun"},
+        None: {R.QUEUED: "submit, rerun, send back"},
         R.QUEUED: {R.RUNNING: "admit", R.STOPPED: "stop"},
         R.RUNNING: {
             R.COMPLETED: "all nodes succeeded",
@@ -56,9 +56,9 @@ RUN_MOVES: Table[RunStatus] = _freeze(
             R.HALTED: "short of a gate",
         },
         R.STOPPING: {R.STOPPED: "nothing alive"},
-        R.HALTED: {R.QUEUED: "retry, approve", R.STOPPED: "stop"},
-        R.FAILED: {R.QUEUED: "retry"},
-        R.STOPPED: {R.QUEUED: "retry"},
+        R.HALTED: {R.QUEUED: "approve, next, send back, retry", R.STOPPED: "stop"},
+        R.FAILED: {R.QUEUED: "retry, send back"},
+        R.STOPPED: {R.QUEUED: "retry, send back"},
         R.COMPLETED: {},
     }
 )
@@ -66,12 +66,12 @@ RUN_MOVES: Table[RunStatus] = _freeze(
 NODE_MOVES: Table[NodeStatus] = _freeze(
     {
         None: {N.PENDING: "first admission"},
-        N.PENDING: {N.RUNNING: "start", N.SKIPPED: "stop", N.SUCCEEDED: "approve"},
+        N.PENDING: {N.RUNNING: "start", N.SKIPPED: "stop", N.SUCCEEDED: "approve, carry over"},
         N.RUNNING: {
             N.SUCCEEDED: "succeed",
             N.FAILED: "give up",
             N.SKIPPED: "stop",
-            N.PENDING: "try again, interrupt",
+            N.PENDING: "try again, interrupt, supersede",
         },
         N.SUCCEEDED: {N.PENDING: "reset"},
         N.FAILED: {N.PENDING: "fresh allowance"},

@@ -27,6 +27,9 @@ class _Rows:
         self.nodes: dict[tuple[int, int, int], tuple[bool, NodeRecord]] = {}
         self.not_before: dict[int, int | None] = {}
         self.schedules: dict[int, ScheduleRecord | None] = {}
+        self.carried: set[tuple[int, int]] = set()
+        """Runs whose nodes begin as those of the run before."""
+        self.repinned: list[int] = []
 
     def take(self, change: Change) -> None:
         before, after = change.before, change.after
@@ -41,9 +44,11 @@ class _Rows:
         elif isinstance(after, NodeRecord):
             where = (after.seq, after.run, after.pos)
             self.nodes[where] = (self.nodes.get(where, (False, after))[0], after)
-        elif change.kind == "nodes" and isinstance(after, tuple):
+        elif change.kind in ("nodes", "carried") and isinstance(after, tuple):
             for node in after:
                 self.nodes[(node.seq, node.run, node.pos)] = (True, node)
+                if change.kind == "carried":
+                    self.carried.add((node.seq, node.run))
         elif isinstance(after, ScheduleRecord):
             self.schedules[after.seq] = after
         elif change.kind == "schedule" and isinstance(before, ScheduleRecord):
@@ -72,6 +77,8 @@ class _Rows:
         old = before.depends_on if isinstance(before, TaskRecord) else ()
         if after.depends_on != old:
             self.edges[after.seq] = after.depends_on
+            if not is_new:
+                self.repinned.append(after.seq)
         if after.not_before_ms != (before.not_before_ms if isinstance(before, TaskRecord) else None):
             self.not_before[after.seq] = after.not_before_ms
 
@@ -103,12 +110,16 @@ def unit_of(draft: Draft) -> UnitOfWork:
     if rows.nodes:
         unit.new_nodes = _nodes(draft, rows, new=True)
         unit.nodes = _nodes(draft, rows, new=False)
+        if rows.carried:
+            both = unit.new_nodes
+            unit.new_nodes = [row for row in both if (row[0].seq, row[0].run) not in rows.carried]
+            unit.carried = [row for row in both if (row[0].seq, row[0].run) in rows.carried]
     if draft.attempts:
         unit.begun = tuple([attempt for attempt in draft.attempts if attempt.end is None])
         unit.ended = tuple([attempt for attempt in draft.attempts if attempt.end is not None])
         unit.inputs = tuple(
             [
-                InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after)
+                InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after, effect.upstream)
                 for effect in draft.effects
                 if isinstance(effect, StartAttempt)
             ]
@@ -134,7 +145,7 @@ def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
     writes += [("archive_task", {"seq": t.seq, "archived_ms": t.archived_ms}) for t in unreadable]
     unit.new_tasks = [(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new]
     unit.tasks = [task for task in tasks if task not in unreadable]
-    unit.edges = list(rows.edges.items())
+    unit.edges, unit.repinned = list(rows.edges.items()), rows.repinned
     unit.pins, unit.writes = pins, writes
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import attrs
 
 from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
-from storage.records import NodeRecord, NodeStatus, RunStatus
+from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus
 
 from .advance import is_suspect
 from .entry import Entry
 from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
+from .halting import halt_of, names_of
 from .order import order_key
 from .shape import spec_of
 from .state import CompanyState
@@ -53,7 +54,7 @@ def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[Wo
         return where, (_settled_reason(entry, kind),)
     if run.status is RunStatus.HALTED:
         absent = (Reason(ReasonKind.NO_HOST),) if live.no_host else ()
-        return WorkState.HALTED, (Reason(ReasonKind.HALTED, text=run.reason), *absent)
+        return WorkState.HALTED, (*_halted_reasons(entry, run), *absent)
     if run.status.active:
         where = WorkState.RUNNING if run.status is RunStatus.RUNNING else WorkState.STOPPING
         return where, _active_reasons(state, entry, live)
@@ -112,6 +113,25 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
     )
 
 
+def _halted_reasons(entry: Entry, run: RunRecord) -> list[Reason]:
+    """What a person has to say: which steps are ready, which gates are reached, or whatever else it is short of."""
+    reasons: list[Reason] = []
+    if entry.progress is not None and halt_of(run) is Halt.STEP:
+        reasons.append(_nodes(ReasonKind.STEP, names_of(entry, sorted(entry.progress.ready)), run.halted_ms))
+    if entry.progress is not None and halt_of(run) is not None:
+        reasons.extend(_gate_reasons(entry))
+    return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
+
+
+def _gate_reasons(entry: Entry) -> list[Reason]:
+    """The gates that are reached, and since when the first of them is."""
+    if entry.progress is None or not entry.progress.reached:
+        return []
+    places = sorted(entry.progress.reached)
+    times = [since for pos in places if (since := _node_at(entry, pos).reached_ms) is not None]
+    return [_nodes(ReasonKind.APPROVAL, names_of(entry, places), min(times, default=None))]
+
+
 def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reason, ...]:
     """What the nodes of an active run are doing. A run between two moves says that it is about to end."""
     if live.no_host:
@@ -137,6 +157,8 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
             )
         if progress.ready and entry.run is not None and entry.run.status is RunStatus.RUNNING:
             reasons.extend(_ready_reasons(state, entry, live))
+        if entry.run is not None and entry.run.status is RunStatus.RUNNING:
+            reasons.extend(_gate_reasons(entry))
     return tuple(reasons) or (Reason(ReasonKind.ENDING),)
 
 
@@ -164,8 +186,13 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     assert entry.progress is not None
     specs = entry.progress.specs
     ready = sorted(entry.progress.ready)
-    lacking = [specs[pos].handler for pos in ready if not state.has_handler(specs[pos].handler)]
     reasons: list[Reason] = []
+    if entry.task.mode is Mode.STEP and entry.run is not None:
+        step = entry.run.step
+        steps = [specs[pos].name for pos in ready if pos != step]
+        ready = [pos for pos in ready if pos == step]
+        reasons += [_nodes(ReasonKind.STEP, steps)] if steps else []
+    lacking = [specs[pos].handler for pos in ready if not state.has_handler(specs[pos].handler)]
     if lacking:
         reasons.append(
             Reason(ReasonKind.HANDLER_MISSING, text=", ".join(sorted(set(lacking))), count=len(lacking))

@@ -48,6 +48,7 @@ class Attempt:
     spec: NodeSpec | None = None
     generation: int = 0
     input_names: tuple[str, ...] = ()
+    feedback: str | None = None
     progress: str | None = None
     active_s: float = 0.0
     """When it last showed that it gets on (Trio clock): its start, its last progress, its return from waiting."""

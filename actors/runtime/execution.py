@@ -101,6 +101,7 @@ class Executor:
         attempt.spec = effect.spec
         attempt.generation = effect.generation
         attempt.input_names = effect.input_names
+        attempt.feedback = effect.feedback
         try:
             attempt.move(Phase.EXECUTING)
         except IllegalMove as error:
@@ -367,6 +368,8 @@ class Executor:
             payload=task_payload if own is None else own,
             task_payload=task_payload,
             inputs=MappingProxyType(results),
+            upstream=_upstream(inputs),
+            feedback=attempt.feedback,
             key=f"{company}/{key.task}/{key.run}/{attempt.spec.name}/{attempt.generation}",
             log=structlog.get_logger("turnkeeper").bind(
                 company=company, task=key.task, run=key.run, node=attempt.spec.name, attempt=key.number
@@ -387,6 +390,21 @@ class Executor:
         attempt.active_s = self._clock()
         attempt.warned = False
         self._host.note_progress(attempt)
+
+
+_NO_UPSTREAM: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+
+def _upstream(inputs: Inputs) -> Mapping[str, Mapping[str, Any]]:
+    """The results of the upstream tasks: task → node → result."""
+    if not inputs.upstream:
+        return _NO_UPSTREAM
+    tasks: dict[str, dict[str, Any]] = {}
+    for task, node, text in inputs.upstream:
+        results = tasks.setdefault(task, {})
+        if node is not None:
+            results[node] = decode(text or "null")
+    return MappingProxyType({task: MappingProxyType(results) for task, results in tasks.items()})
 
 
 def _clock_of(clock: trio.abc.Clock) -> Callable[[], float]:

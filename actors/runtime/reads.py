@@ -333,11 +333,17 @@ def _nodes(state: CompanyState, entry: Entry) -> tuple[NodeView, ...]:
                 generation=node.generation,
                 error=node.error,
                 not_before_ms=node.not_before_ms,
+                feedback=node.feedback,
+                send_backs=node.send_backs,
+                gate=spec_of(node.spec).gate,
+                reached_ms=node.reached_ms,
             )
             for node in entry.nodes
         )
     shape = state.shape(entry) if entry.quarantined is None else None
-    return () if shape is None else tuple(NodeView(spec.name, spec.handler) for spec in shape.nodes)
+    if shape is None:
+        return ()
+    return tuple(NodeView(spec.name, spec.handler, gate=spec.gate) for spec in shape.nodes)
 
 
 async def _with_titles(

@@ -18,7 +18,7 @@ import trio
 
 from actors.commands import end_orphan, orphan_marks
 from actors.core.advance import attempt_key, cancel_nodes
-from actors.core.draft import AttemptKey, Draft
+from actors.core.draft import AttemptKey, CancelAttempt, Draft
 from actors.core.entry import Entry
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
@@ -72,7 +72,20 @@ async def reports(company: str, state: CompanyState, around: Surroundings) -> li
     for entry in ending_runs(state):
         for key in running_attempts(state, entry):
             around.executor.cancel(AttemptRef(company, key), "stopped")
+    for key in superseded_attempts(state):
+        around.executor.cancel(AttemptRef(company, key), "superseded")
     return ended
+
+
+def superseded_attempts(state: CompanyState) -> list[AttemptKey]:
+    """Running attempts that work with what was sent back: they too were told to end."""
+    return [
+        attempt_key(entry, entry.nodes[pos])
+        for entry in (state.entries[task] for task in state.slots.values())
+        if entry.progress is not None and entry.nodes is not None
+        for pos in sorted(entry.progress.running)
+        if entry.nodes[pos].superseded
+    ]
 
 
 def ending_runs(state: CompanyState) -> list[Entry]:
@@ -147,6 +160,7 @@ def look_again(draft: Draft, company: str, around: Surroundings, unseen: list[st
             healed = True
     for entry in ending_runs(state):
         cancel_nodes(draft, entry, "stopped")
+    draft.effects.extend(CancelAttempt(key, "superseded") for key in superseded_attempts(state))
     if not unseen:
         unseen.extend(reversed(state.entries))
     for _ in range(min(len(unseen), LOOKED_MAX)):

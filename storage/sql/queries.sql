@@ -36,12 +36,12 @@ ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape =
 
 -- name: insert_task
 INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
-    archived_ms, title, payload, node_payloads, key, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    archived_ms, send_backs_max, title, payload, node_payloads, key, content)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
 UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, attempts_max = ?, fail_fast = ?,
-    archived_ms = ?
+    archived_ms = ?, send_backs_max = ?
 WHERE company_id = ? AND seq = ?;
 
 -- name: archive_task
@@ -113,6 +113,14 @@ INSERT INTO edges (company_id, seq, upstream) VALUES (?, ?, ?);
 -- name: delete_edges
 DELETE FROM edges WHERE company_id = :company_id AND seq = :seq;
 
+-- name: keep_pins
+-- The upstreams of a run are fixed from its admission on: before the edges of its task become others, it keeps its own.
+UPDATE runs SET pins = (
+    SELECT json_group_object(edge.upstream, edge.pinned_run) FROM edges AS edge
+    WHERE edge.company_id = runs.company_id AND edge.seq = runs.seq AND edge.pinned_run IS NOT NULL)
+WHERE company_id = ?1 AND seq = ?2 AND admitted_ms IS NOT NULL AND pins IS NULL
+  AND number = (SELECT max(number) FROM runs WHERE company_id = ?1 AND seq = ?2);
+
 -- name: pin_upstreams
 -- In the admission commit: the upstream runs whose results are the inputs. Only completed ones can be pinned.
 UPDATE edges SET pinned_run = (
@@ -126,29 +134,48 @@ WHERE company_id = ? AND seq = ?;
 SELECT upstream FROM edges WHERE company_id = ? AND seq = ? AND pinned_run IS NULL LIMIT 1;
 
 -- name: insert_run
-INSERT INTO runs (company_id, seq, number, created_ms, status, slot, admitted_ms, settled_ms, started, front, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO runs (company_id, seq, number, created_ms, status, slot, admitted_ms, settled_ms, started, front, reason, step,
+    halted_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_run
-UPDATE runs SET status = ?, slot = ?, admitted_ms = ?, settled_ms = ?, started = ?, front = ?, reason = ?
+UPDATE runs SET status = ?, slot = ?, admitted_ms = ?, settled_ms = ?, started = ?, front = ?, reason = ?,
+    step = ?, halted_ms = ?
 WHERE company_id = ? AND seq = ? AND number = ?;
 
 -- name: set_run_payload
 UPDATE runs SET payload = :payload WHERE company_id = :company_id AND seq = :seq AND number = :number;
 
+-- name: carry_run
+-- A run that begins with the results of the one before it also has its payload, unless it is given another, and its pins.
+UPDATE runs SET (payload, pins) = (
+    SELECT coalesce(:payload, old.payload), old.pins FROM runs AS old
+    WHERE old.company_id = :company_id AND old.seq = :seq AND old.number = :number - 1)
+WHERE company_id = :company_id AND seq = :seq AND number = :number;
+
 -- name: insert_node
 -- The node's payload is copied by SQL from where its definition stands; no decision needs it in memory.
 INSERT INTO nodes (company_id, seq, run, pos, spec, status, tries, unclean, generation, attempts, not_before_ms,
-    error, result, payload)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, CASE WHEN ?6 = 'succeeded' THEN ?13 END,
+    error, feedback, send_backs, reached_ms, superseded, result, payload)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, CASE WHEN ?6 = 'succeeded' THEN ?17 END,
     (SELECT CASE WHEN task.graph IS NULL THEN task.node_payloads ELSE graph.node_payloads END -> ('$[' || ?4 || ']')
      FROM tasks AS task LEFT JOIN graphs AS graph ON graph.company_id = task.company_id AND graph.name = task.graph
      WHERE task.company_id = ?1 AND task.seq = ?2));
 
+-- name: carry_node
+-- A node of a run that begins with the results of the one before it. The parameters are those of insert_node; payload and
+-- result are copied by SQL, so the results that stand may be as large as they like.
+INSERT INTO nodes (company_id, seq, run, pos, spec, status, tries, unclean, generation, attempts, not_before_ms,
+    error, feedback, send_backs, reached_ms, superseded, result, payload)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+    CASE WHEN ?6 = 'succeeded' THEN coalesce(?17, old.result) END, old.payload
+FROM nodes AS old WHERE old.company_id = ?1 AND old.seq = ?2 AND old.run = ?3 - 1 AND old.pos = ?4;
+
 -- name: update_node
 UPDATE nodes SET status = ?1, tries = ?2, unclean = ?3, generation = ?4, attempts = ?5, not_before_ms = ?6, error = ?7,
-    result = CASE WHEN ?1 = 'succeeded' THEN coalesce(?8, result) END
-WHERE company_id = ?9 AND seq = ?10 AND run = ?11 AND pos = ?12;
+    feedback = ?8, send_backs = ?9, reached_ms = ?10, superseded = ?11,
+    result = CASE WHEN ?1 = 'succeeded' THEN coalesce(?12, result) END
+WHERE company_id = ?13 AND seq = ?14 AND run = ?15 AND pos = ?16;
 
 -- name: insert_attempt
 INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms)
@@ -167,7 +194,7 @@ SELECT pid, pid_started, host_id FROM attempts
 WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
 
 -- name: attempt_payload
-SELECT coalesce(run.payload, task.payload) AS payload, node.payload AS node_payload
+SELECT coalesce(run.payload, task.payload) AS payload, node.payload AS node_payload, run.pins
 FROM nodes AS node
 CROSS JOIN runs AS run ON run.company_id = node.company_id AND run.seq = node.seq AND run.number = node.run
 CROSS JOIN tasks AS task ON task.company_id = node.company_id AND task.seq = node.seq
@@ -175,6 +202,20 @@ WHERE node.company_id = ? AND node.seq = ? AND node.run = ? AND node.pos = ?;
 
 -- name: node_result
 SELECT result FROM nodes WHERE company_id = ? AND seq = ? AND run = ? AND pos = ?;
+
+-- name: upstream_results
+-- What the pinned runs of the upstream tasks have to give, node by node; a task without nodes has one row, without a node.
+SELECT edge.upstream, node.spec ->> 'name', node.result FROM edges AS edge
+CROSS JOIN tasks AS up ON up.company_id = edge.company_id AND up.id = edge.upstream
+LEFT JOIN nodes AS node ON node.company_id = up.company_id AND node.seq = up.seq AND node.run = edge.pinned_run
+WHERE edge.company_id = ? AND edge.seq = ? AND edge.pinned_run IS NOT NULL ORDER BY edge.upstream, node.pos;
+
+-- name: pinned_results
+-- The same for a run that keeps pins of its own.
+SELECT pin.key, node.spec ->> 'name', node.result FROM json_each(?2) AS pin
+CROSS JOIN tasks AS up ON up.company_id = ?1 AND up.id = pin.key
+LEFT JOIN nodes AS node ON node.company_id = ?1 AND node.seq = up.seq AND node.run = pin.value
+ORDER BY pin.key, node.pos;
 
 -- name: insert_event
 INSERT INTO events (company_id, seq, at_ms, kind, task, task_seq, run, node, attempt, before, after, reason, data)
@@ -196,7 +237,8 @@ UPDATE attempts SET ended_ms = :at_ms, end = 'interrupted', error = :why
 WHERE company_id = :company_id AND seq = :seq AND ended_ms IS NULL;
 
 -- name: quarantine_nodes
-UPDATE nodes SET status = 'pending' WHERE company_id = :company_id AND seq = :seq AND status = 'running';
+UPDATE nodes SET status = 'pending', superseded = 0
+WHERE company_id = :company_id AND seq = :seq AND status = 'running';
 
 -- name: quarantine_runs
 -- A stop that was asked for stays a stop.
@@ -213,7 +255,7 @@ DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule
+    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max
 FROM runs AS run INDEXED BY runs_unsettled
 JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
@@ -225,7 +267,7 @@ ORDER BY run.seq;
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule
+    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max
 FROM json_each(:ids) AS wanted
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
 LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
@@ -237,7 +279,7 @@ LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.s
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    task.not_before_ms, task.schedule
+    task.not_before_ms, task.schedule, NULL, NULL, task.send_backs_max
 FROM tasks AS task
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
 WHERE task.company_id = :company_id AND task.archived_ms IS NULL
@@ -255,7 +297,7 @@ CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.
 
 -- name: load_nodes
 SELECT node.seq, node.run, node.pos, node.spec, node.status, node.tries, node.unclean, node.generation, node.attempts,
-    node.not_before_ms, node.error
+    node.not_before_ms, node.error, node.feedback, node.send_backs, node.reached_ms, node.superseded
 FROM json_each(:runs) AS wanted
 CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1;
 

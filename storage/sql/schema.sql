@@ -58,6 +58,7 @@ CREATE TABLE tasks (
     not_before_ms  INTEGER,
     schedule       TEXT,                     -- the schedule that made it; without a nominal time: by RunNow
     nominal_ms     INTEGER,
+    send_backs_max INTEGER CHECK (send_backs_max >= 0),
     PRIMARY KEY (company_id, seq),
     CHECK (nominal_ms IS NULL OR schedule IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
@@ -132,8 +133,12 @@ CREATE TABLE runs (
     front         INTEGER NOT NULL DEFAULT 0,  -- rank by StartNow: first in order, and past a company pause
     reason        TEXT,
     payload       TEXT,                      -- replaces the task's payload in this run
+    step          INTEGER,                   -- position of the node that a person let start last
+    halted_ms     INTEGER,
+    pins          TEXT,                      -- JSON upstream -> run, once the task's edges are other than those it was admitted with
     PRIMARY KEY (company_id, seq, number),
     FOREIGN KEY (company_id, seq) REFERENCES tasks,
+    CHECK ((halted_ms IS NOT NULL) = (status = 'halted')),
     CHECK ((slot > 0) = (status IN ('running', 'stopping'))),
     CHECK ((settled_ms IS NOT NULL) = (status IN ('completed', 'failed', 'stopped'))),
     CHECK (status IN ('queued', 'stopped', 'failed') OR admitted_ms IS NOT NULL)
@@ -174,6 +179,10 @@ CREATE TABLE nodes (
     error          TEXT,
     payload        TEXT,
     result         TEXT,
+    feedback       TEXT,                     -- of this generation
+    send_backs     INTEGER NOT NULL DEFAULT 0 CHECK (send_backs >= 0),
+    reached_ms     INTEGER CHECK (reached_ms IS NULL OR status = 'pending'),   -- of a gate: since when it waits
+    superseded     INTEGER NOT NULL DEFAULT 0 CHECK (superseded = 0 OR (superseded = 1 AND status = 'running')),
     PRIMARY KEY (company_id, seq, run, pos),
     FOREIGN KEY (company_id, seq, run) REFERENCES runs,
     CHECK ((result IS NOT NULL) = (status = 'succeeded'))

@@ -40,6 +40,8 @@ class FakeContext:
 
     payload: Any
     inputs: Mapping[str, Any] = attrs.field(factory=dict)
+    upstream: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    feedback: str | None = None
     company: Any = attrs.field(factory=lambda: SimpleNamespace(name="acme"))
     task_payload: Any = None
     task: str = "report"

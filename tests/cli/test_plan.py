@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from actors.cli.plan import COMMAND, Plan, PlanError, in_dependency_order, read_plan
-from actors.messages import Backoff, DefineGraph, Node, SetLimits, Submit
+from actors.messages import Backoff, DefineGraph, Gate, Node, SetLimits, Submit
+from storage.records import Mode
 
 
 def a_plan(tmp_path: Path, text: str) -> Path:
@@ -28,7 +29,14 @@ def only_task(tmp_path: Path, fields: str) -> Submit:
     return task
 
 
-def command_of(node: Node) -> dict[str, Any]:
+def steps_of(task: Submit) -> list[Node]:
+    """The nodes of a task that has no gates."""
+    assert task.nodes is not None
+    return [node for node in task.nodes if isinstance(node, Node)]
+
+
+def command_of(node: Node | Gate) -> dict[str, Any]:
+    assert isinstance(node, Node)
     assert node.handler == COMMAND
     assert isinstance(node.payload, dict)
     return node.payload
@@ -120,7 +128,7 @@ def test_nodes_take_what_they_do_not_say_themselves_from_their_task(tmp_path: Pa
         payload = "of the node"
         """,
     )
-    one, two = task.nodes or ()
+    one, two = steps_of(task)
     shared = {"cwd": "work", "env": {"LEVEL": "1", "WHO": "task"}}
     assert task.payload == "of the task"
     assert command_of(one) == {"argv": ["{python}", "-V"], **shared}
@@ -133,6 +141,31 @@ def test_nodes_take_what_they_do_not_say_themselves_from_their_task(tmp_path: Pa
     }
     assert (two.timeout_s, two.retry, two.attempts_max) == (1.0, Backoff(2, 3, 4), 1)
     assert two.after == ("one",)
+
+
+def test_a_plan_may_have_gates_and_go_step_by_step(tmp_path: Path) -> None:
+    task = only_task(
+        tmp_path,
+        """
+        mode = "step"
+        send_backs_max = 2
+
+        [[companies.acme.tasks.nodes]]
+        name = "text"
+        run = "true"
+        send_backs_max = 5
+
+        [[companies.acme.tasks.nodes]]
+        name = "approve"
+        after = ["text"]
+        gate = true
+        """,
+    )
+    assert (task.mode, task.send_backs_max) == (Mode.STEP, 2)
+    text, approve = task.nodes or ()
+    assert isinstance(text, Node)
+    assert text.send_backs_max == 5
+    assert approve == Gate("approve", after=["text"])
 
 
 def test_a_task_without_steps_is_a_milestone(tmp_path: Path) -> None:
@@ -160,7 +193,7 @@ def test_a_function_beside_the_plan_is_found_when_the_plan_is_read(tmp_path: Pat
     )
     (task,) = plan.companies[0].tasks
     assert task.payload == 1
-    first, again = task.nodes or ()
+    first, again = steps_of(task)
     assert (first.handler, first.payload) == ("plan_functions_a:greet", None)
     assert (again.handler, again.payload) == ("plan_functions_a:greet", 2)
     assert plan.handlers["plan_functions_a:greet"](None) == "hello"

@@ -54,6 +54,26 @@ REFUSED = {
         "companies.acme.x",
         "known here: runs_max, weight, graphs, tasks",
     ),
+    # gates
+    "gate false": (
+        f"{NODE}gate = false\n",
+        5,
+        "companies.acme.tasks.a.nodes.n.gate",
+        "must be true, for a node that waits for a person",
+    ),
+    "gate of text": (f"{NODE}gate = 'yes'\n", 5, "companies.acme.tasks.a.nodes.n.gate", "must be true"),
+    "gate that runs": (
+        f"{NODE}gate = true\nrun = 'true'\n",
+        6,
+        "companies.acme.tasks.a.nodes.n.run",
+        "is for nodes that execute something; a gate waits for a person",
+    ),
+    "gate name": (
+        f"{TASK}[[companies.acme.tasks.nodes]]\nname = ' n'\ngate = true\n",
+        4,
+        "companies.acme.tasks.a.nodes. n.name",
+        "must not begin or end with a blank",
+    ),
     # shapes
     "companies not a table": ("companies = 1\n", 1, "companies", "must be a table, not a number (1)"),
     "company not a table": (
@@ -113,7 +133,12 @@ REFUSED = {
     ),
     "title": (f"{TASK}title = 1\n", 3, "companies.acme.tasks.a.title", "title must be text"),
     "priority": (f"{TASK}priority = 'high'\n", 3, "companies.acme.tasks.a.priority", "priority must be"),
-    "mode": (f"{TASK}mode = 'step'\n", 3, "companies.acme.tasks.a.mode", 'mode must be "auto" or "manual"'),
+    "mode": (
+        f"{TASK}mode = 'steps'\n",
+        3,
+        "companies.acme.tasks.a.mode",
+        'mode must be "auto", "manual" or "step"',
+    ),
     "attempts_max": (
         f"{TASK}attempts_max = 0\n",
         3,

@@ -54,8 +54,9 @@ def check_against_oracle(world: World, draft: Draft | None = None) -> None:
         if entry.task.schedule is not None:
             mine.setdefault(entry.task.schedule, set()).add(task)
     assert state.schedules.tasks == mine
-    ended = {task for task, fact in facts.tasks.items() if oracle.at_its_end(fact)}
+    ended = {task for task, fact in facts.tasks.items() if oracle.at_its_end(fact, now_ms)}
     assert set(state.ended) == ended
+    assert set(state.reached) == oracle.to_be_said(facts)
     admitted = [t for t, e in state.entries.items() if e.queued and not closed_gates(state, e, world.live)]
     assert sorted(admitted) == sorted(oracle.would_be_admitted(facts, world.live))
 
@@ -116,6 +117,8 @@ def _check_progress(world: World, fact: oracle.Fact) -> None:
         assert progress.ready == oracle.ready_nodes(fact, world.now_ms)
         assert progress.next_ready() == min(progress.ready, default=None)
         assert progress.resting == oracle.resting_nodes(fact, world.now_ms)
+    assert progress.reached == oracle.reached_gates(fact)
+    assert progress.unsaid == oracle.unsaid_gates(fact)
 
 
 # --- two memories -------------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ def snapshot(world: World) -> dict[str, Any]:
         "slots": dict(state.slots),
         "startable": set(state.startable),
         "ended": set(state.ended),
+        "reached": set(state.reached),
         "due": state.next_due_ms(),
         "schedules": dict(state.schedules.by_name),
         "theirs": {name: set(tasks) for name, tasks in state.schedules.tasks.items()},
@@ -155,6 +159,8 @@ def _entry(state: CompanyState, task: str) -> dict[str, Any]:
             "ready": set(progress.ready),
             "resting": dict(progress.resting),
             "running": set(progress.running),
+            "reached": set(progress.reached),
+            "unsaid": set(progress.unsaid),
         }
     return values
 
@@ -171,6 +177,7 @@ def check_against_file(world: World) -> None:
     assert fresh.slots == kept.slots
     assert set(fresh.startable) == set(kept.startable)
     assert set(fresh.ended) == set(kept.ended)
+    assert set(fresh.reached) == set(kept.reached)
     assert fresh.next_due_ms() == kept.next_due_ms()
     assert fresh.graphs == kept.graphs
     assert fresh.schedules.by_name == kept.schedules.by_name

@@ -102,7 +102,9 @@ def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
     nodes: dict[tuple[int, int], list[NodeRecord]] = {}
     for row in _rows(conn, "nodes", company_id):
         node = NodeRecord(
-            **{name: row[name] for name in _NODE_FIELDS if name != "status"}, status=NodeStatus(row["status"])
+            **{name: row[name] for name in _NODE_FIELDS},
+            status=NodeStatus(row["status"]),
+            superseded=bool(row["superseded"]),
         )
         nodes.setdefault((node.seq, node.run), []).append(node)
     edges: dict[int, list[str]] = {}
@@ -121,7 +123,7 @@ def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
         yield Fact(task, run, None if made is None else tuple(made), why.get(task.seq))
 
 
-_NODE_FIELDS = names_of(NodeRecord)
+_NODE_FIELDS = set(names_of(NodeRecord)) - {"status", "superseded"}
 _TASK_FIELDS = set(names_of(TaskRecord)) - {"mode", "fail_fast", "depends_on"}
 
 
@@ -175,14 +177,16 @@ def lacks_something(facts: Facts, fact: Fact) -> bool:
     """Whether a queued task could not start even with all its upstreams done: no graph, or a handler missing."""
     if fact.admitted and fact.nodes is not None:
         wanted = {
-            _parsed(node.spec)["handler"] for node in fact.nodes if node.status is not NodeStatus.SUCCEEDED
+            _parsed(node.spec).get("handler")
+            for node in fact.nodes
+            if node.status is not NodeStatus.SUCCEEDED
         }
     else:
         text = fact.task.shape if fact.task.graph is None else facts.graphs.get(fact.task.graph)
         if text is None:
             return True
-        wanted = {node["handler"] for node in _parsed(text)}
-    return facts.handlers is not None and not wanted <= facts.handlers
+        wanted = {node.get("handler") for node in _parsed(text)}
+    return facts.handlers is not None and not wanted - {None} <= facts.handlers
 
 
 @cache
@@ -311,14 +315,42 @@ def work_state(facts: Facts, task: str, live: Live = OPEN) -> WorkState:
 
 
 def ready_nodes(fact: Fact, now_ms: int) -> set[int]:
-    """Pending nodes of an admitted run whose upstream nodes have all succeeded and whose time has come."""
+    """Pending nodes of an admitted run whose upstream nodes have all succeeded and whose time has come; no gates."""
     return {
         node.pos
         for node in fact.nodes or ()
         if node.status is NodeStatus.PENDING
         and (node.not_before_ms is None or node.not_before_ms <= now_ms)
         and not _unmet(fact, node)
+        and not _is_gate(node)
     }
+
+
+def reached_gates(fact: Fact) -> set[int]:
+    """Gates that wait for a person, be it said already or not."""
+    return {
+        node.pos
+        for node in fact.nodes or ()
+        if node.status is NodeStatus.PENDING and _is_gate(node) and not _unmet(fact, node)
+    }
+
+
+def unsaid_gates(fact: Fact) -> set[int]:
+    assert fact.nodes is not None
+    return {pos for pos in reached_gates(fact) if fact.nodes[pos].reached_ms is None}
+
+
+def may_start(fact: Fact, now_ms: int) -> set[int]:
+    """Ready nodes that need no person: step by step, only the one that was let through."""
+    ready = ready_nodes(fact, now_ms)
+    if fact.task.mode is Mode.STEP:
+        assert fact.run is not None
+        return ready & {fact.run.step}
+    return ready
+
+
+def _is_gate(node: NodeRecord) -> bool:
+    return "gate" in _parsed(node.spec)
 
 
 def _unmet(fact: Fact, node: NodeRecord) -> set[int]:
@@ -350,7 +382,19 @@ def startable(facts: Facts, now_ms: int) -> set[str]:
         if fact.quarantined is None
         and fact.run is not None
         and fact.run.status is RunStatus.RUNNING
-        and ready_nodes(fact, now_ms)
+        and may_start(fact, now_ms)
+    }
+
+
+def to_be_said(facts: Facts) -> set[str]:
+    """Running runs with a gate that is reached and has not been said to be."""
+    return {
+        task
+        for task, fact in facts.tasks.items()
+        if fact.quarantined is None
+        and fact.run is not None
+        and fact.run.status is RunStatus.RUNNING
+        and unsaid_gates(fact)
     }
 
 
@@ -368,8 +412,8 @@ def next_due_ms(facts: Facts, now_ms: int) -> int | None:
     return min(times, default=None)
 
 
-def at_its_end(fact: Fact) -> bool:
-    """Whether an active run has nothing left to do but to be settled."""
+def at_its_end(fact: Fact, now_ms: int) -> bool:
+    """Whether an active run has nothing left to do but to be settled or halted."""
     if fact.quarantined is not None or fact.run is None or fact.run.status not in ACTIVE:
         return False
     nodes = fact.nodes or ()
@@ -380,5 +424,7 @@ def at_its_end(fact: Fact) -> bool:
     if all(node.status is NodeStatus.SUCCEEDED for node in nodes):
         return True
     gave_up = any(node.status is NodeStatus.FAILED for node in nodes)
-    can_go_on = any(node.status is NodeStatus.PENDING and not _unmet(fact, node) for node in nodes)
-    return gave_up and (fact.task.fail_fast or not can_go_on)
+    if gave_up and fact.task.fail_fast:
+        return True
+    can_go_on = may_start(fact, now_ms) or resting_nodes(fact, now_ms)
+    return not can_go_on and (gave_up or bool(reached_gates(fact) or ready_nodes(fact, now_ms)))

@@ -6,6 +6,7 @@ compared with the definitions of `oracle`, and with what a new actor would load 
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import hypothesis.strategies as st
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from .examples import examples
-from .walking import Walk
+from .walking import GRAPHS, Walk
 
 chance = st.randoms(use_true_random=False)
 
@@ -31,6 +32,26 @@ def test_memory_is_what_the_definitions_say_on_a_long_walk(seed: int) -> None:
     walk = Walk(Random(seed))
     walk.go(steps=120)
     walk.world.check_tables()
+
+
+def test_memory_is_what_the_definitions_say_on_long_walks_among_people() -> None:
+    """Gates, steps, results that are sent back, new runs from a node on: something of each happens on the way."""
+    told: Counter[str] = Counter()
+    for seed in range(8):
+        walk = Walk(Random(seed), people=True, graphs=GRAPHS[4:])
+        walk.go(steps=200)
+        walk.world.check_tables()
+        told.update(event.kind for event in walk.world.events)
+        told["carried"] += sum(event.data["carried"] for event in walk.world.told("run.created"))
+    seen = {
+        "gate.reached",
+        "gate.approved",
+        "run.halted",
+        "run.resumed",
+        "node.sent_back",
+        "attempt.superseded",
+    }
+    assert {*seen, "carried"} <= (+told).keys()
 
 
 @pytest.mark.parametrize("seed", range(6))

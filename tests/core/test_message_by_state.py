@@ -8,17 +8,21 @@ from typing import Any
 import attrs
 import pytest
 
-from actors.core.decide import REFUSALS
+from actors.core.decide import AGAIN_REFUSALS, HALT_REFUSALS, REFUSALS
 from actors.core.reports import Report
 from actors.errors import MoveRefused
 from actors.messages import (
+    Approve,
     Archive,
     Edit,
+    Gate,
     Message,
     Moved,
+    Next,
     Node,
     Rerun,
     Retry,
+    SendBack,
     Start,
     StartNow,
     Stop,
@@ -52,7 +56,7 @@ def running(world: World, **fields: Any) -> None:
 
 
 def running_with_a_failed_node(world: World) -> None:
-    running(world, handler=None, nodes=[Node("bad", "work"), Node("good", "work")])
+    running(world, handler=None, nodes=[Node("bad", "work"), Node("work")])
     world.give_up("t", "bad")
 
 
@@ -66,10 +70,43 @@ def stopping(world: World) -> None:
     world.ask(Stop("t"))
 
 
+JUDGED = (Node("work"), Gate("gate", after=["work"]), Node("publish", "work", after=["gate"]))
+
+
+def running_with_a_result(world: World) -> None:
+    running(world, handler=None, nodes=[Node("work"), Node("user", "work", after=["work"])])
+    world.succeed("t", "work")
+
+
+def running_with_a_reached_gate(world: World) -> None:
+    running(world, handler=None, nodes=[*JUDGED, Node("side", "work")])
+    world.succeed("t", "work")
+
+
+def queued_again(world: World) -> None:
+    """One gate is approved, another is not, and somebody else has taken the company's slot meanwhile."""
+    running(world, handler=None, nodes=[Gate("other"), *JUDGED])
+    world.ask(Submit("holder", id="holder", handler="work"))
+    world.succeed("t", "work")
+    world.ask(Approve("t", "other"))
+
+
+def halted_at_a_gate(world: World) -> None:
+    running(world, handler=None, nodes=JUDGED)
+    world.succeed("t", "work")
+
+
+def halted_before_a_step(world: World) -> None:
+    nodes = [Node("work"), Node("user", "work", after=["work"])]
+    world.ask(Submit("task", id="t", mode="step", nodes=nodes))
+    world.ask(Next("t"))
+    world.succeed("t", "work")
+
+
 def halted(world: World) -> None:
-    """No gate halts a run yet, so the rows are planted."""
+    """Short of something that no word of a person gives it. Nothing halts a run so yet, so the rows are planted."""
     running_and_backing_off(world)
-    world.plant("UPDATE runs SET status = 'halted', slot = 0")
+    world.plant("UPDATE runs SET status = 'halted', slot = 0, halted_ms = 1")
 
 
 def failed(world: World) -> None:
@@ -85,6 +122,16 @@ def stopped(world: World) -> None:
 def completed(world: World) -> None:
     running(world)
     world.succeed("t")
+
+
+def failed_with_a_result(world: World) -> None:
+    running_with_a_result(world)
+    world.give_up("t", "user")
+
+
+def stopped_with_a_result(world: World) -> None:
+    halted_at_a_gate(world)
+    world.ask(Stop("t"))
 
 
 def archived(world: World) -> None:
@@ -115,10 +162,17 @@ STATES: Mapping[str, Callable[[World], None]] = {
     "running": running,
     "running, a node failed": running_with_a_failed_node,
     "running, a node backs off": running_and_backing_off,
+    "running, a result is there": running_with_a_result,
+    "running, a gate is reached": running_with_a_reached_gate,
     "stopping": stopping,
+    "queued again": queued_again,
+    "halted at a gate": halted_at_a_gate,
+    "halted before a step": halted_before_a_step,
     "halted": halted,
     "failed": failed,
+    "failed, a result is there": failed_with_a_result,
     "stopped": stopped,
+    "stopped, a result is there": stopped_with_a_result,
     "completed": completed,
     "archived": archived,
     "quarantined": quarantined,
@@ -130,7 +184,11 @@ MESSAGES: Mapping[str, Message[Moved]] = {
     "StartNow": StartNow("t"),
     "Stop": Stop("t"),
     "Retry": Retry("t"),
+    "Next": Next("t"),
+    "Approve": Approve("t", "gate"),
+    "SendBack": SendBack("t", "work", "shorter"),
     "Rerun": Rerun("t"),
+    "Rerun(from)": Rerun("t", from_node="work", payload=1),
     "Edit(priority, attempts_max)": Edit("t", priority=9, attempts_max=7),
     "Edit(rest)": Edit("t", priority=9, title="new", payload={"new": 1}),
     "Edit(not_before)": Edit("t", not_before="2101-01-01T00:00:00Z"),
@@ -188,7 +246,21 @@ QUARANTINED = no(
     "Archive",
 )
 STOP_FIRST = no("running", "is running: stop it first", "Stop")
-ONLY_TWO = "only priority and attempts_max can be changed now"
+AT_A_GATE = no("halted", "is halted at a gate: use Approve or SendBack", "Approve", "SendBack")
+BEFORE_A_STEP = no("halted", "is halted before a step: use Next", "Next")
+NO_STEP = no("running", "is running: no step of it waits for you")
+NO_GATE = no("running", "is running, and has no gate 'gate': nothing waits for you")
+FAILED = no("failed", "has failed, so nothing of it waits for you: use Retry", "Retry")
+STOPPED = no("stopped", "was stopped, so nothing of it waits for you: use Retry", "Retry")
+SETTLED = no(
+    "completed",
+    "is completed, so nothing of it waits for you: use Rerun or SendBack",
+    "Rerun",
+    "SendBack",
+)
+IN_FLIGHT = no("running", "has node 'work' in flight: let it settle, or use Stop", "Stop")
+ONLY = "only priority, attempts_max and send_backs_max can be changed now"
+RUNNING = no("running", f"is running: {ONLY}", "Stop")
 
 FROM_THE_NEXT = "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
 
@@ -199,10 +271,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
+        "running, a result is there": same("running"),
+        "running, a gate is reached": same("running"),
         "stopping": STOPPING,
+        "queued again": same("queued"),
+        "halted at a gate": AT_A_GATE,
+        "halted before a step": BEFORE_A_STEP,
         "halted": no("halted", "is halted: use Retry", "Retry"),
         "failed": no("failed", "has failed: use Retry", "Retry"),
+        "failed, a result is there": no("failed", "has failed: use Retry", "Retry"),
         "stopped": no("stopped", "was stopped: use Retry", "Retry"),
+        "stopped, a result is there": no("stopped", "was stopped: use Retry", "Retry"),
         "completed": COMPLETED,
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -214,10 +293,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
+        "running, a result is there": same("running"),
+        "running, a gate is reached": same("running"),
         "stopping": STOPPING,
+        "queued again": done("queued", "task.moved_first", holders=("holder",)),
+        "halted at a gate": AT_A_GATE,
+        "halted before a step": BEFORE_A_STEP,
         "halted": done("queued", "run.requeued", "task.moved_first"),
         "failed": done("queued", "run.requeued", "task.moved_first"),
+        "failed, a result is there": done("queued", "run.requeued", "task.moved_first"),
         "stopped": done("queued", "run.requeued", "task.moved_first"),
+        "stopped, a result is there": done("queued", "run.requeued", "task.moved_first"),
         "completed": COMPLETED,
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -229,10 +315,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": done("stopping", "run.stopping"),
         "running, a node failed": done("stopping", "run.stopping"),
         "running, a node backs off": done("stopped", "run.stopping", "run.stopped"),
+        "running, a result is there": done("stopping", "run.stopping"),
+        "running, a gate is reached": done("stopping", "run.stopping"),
         "stopping": same("stopping"),
+        "queued again": done("stopped", "run.stopped"),
+        "halted at a gate": done("stopped", "run.stopped"),
+        "halted before a step": done("stopped", "run.stopped"),
         "halted": done("stopped", "run.stopped"),
         "failed": same("failed"),
+        "failed, a result is there": same("failed"),
         "stopped": same("stopped"),
+        "stopped, a result is there": same("stopped"),
         "completed": same("completed"),
         "archived": ARCHIVED,
         "quarantined": done("stopped", "run.stopped"),
@@ -244,14 +337,91 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": no("running", "is in flight: nothing of it has failed", "Stop"),
         "running, a node failed": done("running", "node.reset"),
         "running, a node backs off": done("running", "node.due"),
+        "running, a result is there": no("running", "is in flight: nothing of it has failed", "Stop"),
+        "running, a gate is reached": no("running", "is in flight: nothing of it has failed", "Stop"),
         "stopping": STOPPING,
+        "queued again": no("queued", "is already queued"),
+        "halted at a gate": AT_A_GATE,
+        "halted before a step": BEFORE_A_STEP,
         "halted": done("queued", "run.requeued"),
         "failed": done("queued", "run.requeued"),
+        "failed, a result is there": done("queued", "run.requeued"),
         "stopped": done("queued", "run.requeued"),
-        "completed": COMPLETED,
+        "stopped, a result is there": done("queued", "run.requeued"),
+        "completed": no(
+            "completed", "is completed: use Rerun or SendBack to do it again", "Rerun", "SendBack"
+        ),
         "archived": ARCHIVED,
         "quarantined": done("queued", "task.released"),
         "quarantined while running": done("queued", "task.released", "run.requeued"),
+    },
+    "Next": {
+        "not started": no("queued", "has not started: no step of it waits for you yet"),
+        "scheduled": no("queued", "has not started: no step of it waits for you yet"),
+        "running": NO_STEP,
+        "running, a node failed": NO_STEP,
+        "running, a node backs off": NO_STEP,
+        "running, a result is there": NO_STEP,
+        "running, a gate is reached": NO_STEP,
+        "stopping": STOPPING,
+        "queued again": no("queued", "is queued to go on: no step of it waits for you"),
+        "halted at a gate": AT_A_GATE,
+        "halted before a step": done("queued", "run.resumed"),
+        "halted": no("halted", "is halted: use Retry", "Retry"),
+        "failed": FAILED,
+        "failed, a result is there": FAILED,
+        "stopped": STOPPED,
+        "stopped, a result is there": STOPPED,
+        "completed": SETTLED,
+        "archived": ARCHIVED,
+        "quarantined": QUARANTINED,
+        "quarantined while running": QUARANTINED,
+    },
+    "Approve": {
+        "not started": no("queued", "has not started: nothing of it waits for you yet"),
+        "scheduled": no("queued", "has not started: nothing of it waits for you yet"),
+        "running": NO_GATE,
+        "running, a node failed": NO_GATE,
+        "running, a node backs off": NO_GATE,
+        "running, a result is there": NO_GATE,
+        "running, a gate is reached": done("running", "gate.approved"),
+        "stopping": STOPPING,
+        "queued again": done("queued", "gate.approved"),
+        "halted at a gate": done("queued", "gate.approved", "run.resumed"),
+        "halted before a step": no("halted", "is halted, and has no gate 'gate': use Next", "Next"),
+        "halted": no("halted", "is halted: use Retry", "Retry"),
+        "failed": FAILED,
+        "failed, a result is there": FAILED,
+        "stopped": STOPPED,
+        "stopped, a result is there": STOPPED,
+        "completed": SETTLED,
+        "archived": ARCHIVED,
+        "quarantined": QUARANTINED,
+        "quarantined while running": QUARANTINED,
+    },
+    "SendBack": {
+        "not started": no("queued", "has no result yet: let it run first"),
+        "scheduled": no("queued", "has no result yet: let it run first"),
+        "running": IN_FLIGHT,
+        "running, a node failed": IN_FLIGHT,
+        "running, a node backs off": no(
+            "running", "has node 'work' already queued for another attempt: let it settle"
+        ),
+        "running, a result is there": done("running", "node.sent_back"),
+        "running, a gate is reached": done("running", "node.sent_back"),
+        "stopping": STOPPING,
+        "queued again": done("queued", "node.sent_back"),
+        "halted at a gate": done("queued", "node.sent_back", "run.requeued"),
+        "halted before a step": done("queued", "node.sent_back", "run.requeued"),
+        "halted": no("halted", "has no result of node 'work' yet: let it run first"),
+        "failed": no("failed", "has no result of node 'work' to judge, it failed: use Retry", "Retry"),
+        "failed, a result is there": done("queued", "node.sent_back", "run.requeued"),
+        "stopped": no("stopped", "has no result of node 'work' to judge, it was skipped: use Retry", "Retry"),
+        "stopped, a result is there": done("queued", "node.sent_back", "run.requeued"),
+        "completed": done("queued", "run.created", "node.sent_back", run=2),
+        "archived": ARCHIVED,
+        "quarantined": QUARANTINED,
+        "quarantined while running": QUARANTINED,
     },
     "Rerun": {
         "not started": no("queued", "has not run: use Edit to change it", "Edit"),
@@ -259,10 +429,39 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": STOP_FIRST,
         "running, a node failed": STOP_FIRST,
         "running, a node backs off": STOP_FIRST,
+        "running, a result is there": STOP_FIRST,
+        "running, a gate is reached": STOP_FIRST,
         "stopping": STOPPING,
+        "queued again": no("queued", "is queued to go on: stop it first", "Stop"),
+        "halted at a gate": done("queued", "run.stopped", "run.created", run=2),
+        "halted before a step": done("queued", "run.stopped", "run.created", run=2),
         "halted": done("queued", "run.stopped", "run.created", run=2),
         "failed": done("queued", "run.created", run=2),
+        "failed, a result is there": done("queued", "run.created", run=2),
         "stopped": done("queued", "run.created", run=2),
+        "stopped, a result is there": done("queued", "run.created", run=2),
+        "completed": done("queued", "run.created", run=2),
+        "archived": ARCHIVED,
+        "quarantined": QUARANTINED,
+        "quarantined while running": QUARANTINED,
+    },
+    "Rerun(from)": {
+        "not started": no("queued", "has not run: use Edit to change it", "Edit"),
+        "scheduled": no("queued", "has not run: use Edit to change it", "Edit"),
+        "running": STOP_FIRST,
+        "running, a node failed": STOP_FIRST,
+        "running, a node backs off": STOP_FIRST,
+        "running, a result is there": STOP_FIRST,
+        "running, a gate is reached": STOP_FIRST,
+        "stopping": STOPPING,
+        "queued again": no("queued", "is queued to go on: stop it first", "Stop"),
+        "halted at a gate": done("queued", "run.stopped", "run.created", run=2),
+        "halted before a step": done("queued", "run.stopped", "run.created", run=2),
+        "halted": done("queued", "run.stopped", "run.created", run=2),
+        "failed": done("queued", "run.created", run=2),
+        "failed, a result is there": done("queued", "run.created", run=2),
+        "stopped": done("queued", "run.created", run=2),
+        "stopped, a result is there": done("queued", "run.created", run=2),
         "completed": done("queued", "run.created", run=2),
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -274,10 +473,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": done("running", "task.edited"),
         "running, a node failed": done("running", "task.edited"),
         "running, a node backs off": done("running", "task.edited"),
+        "running, a result is there": done("running", "task.edited"),
+        "running, a gate is reached": done("running", "task.edited"),
         "stopping": done("stopping", "task.edited"),
+        "queued again": done("queued", "task.edited"),
+        "halted at a gate": done("halted", "task.edited"),
+        "halted before a step": done("halted", "task.edited"),
         "halted": done("halted", "task.edited"),
         "failed": done("failed", "task.edited"),
+        "failed, a result is there": done("failed", "task.edited"),
         "stopped": done("stopped", "task.edited"),
+        "stopped, a result is there": done("stopped", "task.edited"),
         "completed": COMPLETED,
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -286,13 +492,20 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     "Edit(rest)": {
         "not started": done("queued", "task.edited"),
         "scheduled": done("queued", "task.edited"),
-        "running": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "running, a node failed": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "running, a node backs off": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "stopping": no("stopping", f"is stopping: {ONLY_TWO}"),
+        "running": RUNNING,
+        "running, a node failed": RUNNING,
+        "running, a node backs off": RUNNING,
+        "running, a result is there": RUNNING,
+        "running, a gate is reached": RUNNING,
+        "stopping": no("stopping", f"is stopping: {ONLY}"),
+        "queued again": done("queued", "task.edited"),
+        "halted at a gate": done("halted", "task.edited"),
+        "halted before a step": done("halted", "task.edited"),
         "halted": done("halted", "task.edited"),
         "failed": done("failed", "task.edited"),
+        "failed, a result is there": done("failed", "task.edited"),
         "stopped": done("stopped", "task.edited"),
+        "stopped, a result is there": done("stopped", "task.edited"),
         "completed": COMPLETED,
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -301,13 +514,20 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
     "Edit(not_before)": {
         "not started": done("queued", "task.edited", "task.scheduled"),
         "scheduled": done("queued", "task.edited", "task.scheduled"),
-        "running": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "running, a node failed": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "running, a node backs off": no("running", f"is running: {ONLY_TWO}", "Stop"),
-        "stopping": no("stopping", f"is stopping: {ONLY_TWO}"),
+        "running": RUNNING,
+        "running, a node failed": RUNNING,
+        "running, a node backs off": RUNNING,
+        "running, a result is there": RUNNING,
+        "running, a gate is reached": RUNNING,
+        "stopping": no("stopping", f"is stopping: {ONLY}"),
+        "queued again": Done("queued", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "halted at a gate": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "halted before a step": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "halted": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "failed": Done("failed", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "failed, a result is there": Done("failed", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "stopped": Done("stopped", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "stopped, a result is there": Done("stopped", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "completed": COMPLETED,
         "archived": ARCHIVED,
         "quarantined": QUARANTINED,
@@ -319,10 +539,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": STOP_FIRST,
         "running, a node failed": STOP_FIRST,
         "running, a node backs off": STOP_FIRST,
+        "running, a result is there": STOP_FIRST,
+        "running, a gate is reached": STOP_FIRST,
         "stopping": STOPPING,
+        "queued again": done("stopped", "run.stopped", "task.archived"),
+        "halted at a gate": done("stopped", "run.stopped", "task.archived"),
+        "halted before a step": done("stopped", "run.stopped", "task.archived"),
         "halted": done("stopped", "run.stopped", "task.archived"),
         "failed": done("failed", "task.archived"),
+        "failed, a result is there": done("failed", "task.archived"),
         "stopped": done("stopped", "task.archived"),
+        "stopped, a result is there": done("stopped", "task.archived"),
         "completed": done("completed", "task.archived"),
         "archived": same("stopped"),
         "quarantined": done("stopped", "run.stopped", "task.archived"),
@@ -334,10 +561,17 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "running": same("running"),
         "running, a node failed": same("running"),
         "running, a node backs off": same("running"),
+        "running, a result is there": same("running"),
+        "running, a gate is reached": same("running"),
         "stopping": same("stopping"),
+        "queued again": same("queued"),
+        "halted at a gate": same("halted"),
+        "halted before a step": same("halted"),
         "halted": same("halted"),
         "failed": same("failed"),
+        "failed, a result is there": same("failed"),
         "stopped": same("stopped"),
+        "stopped, a result is there": same("stopped"),
         "completed": same("completed"),
         "archived": done("stopped", "task.unarchived"),
         "quarantined": same("queued"),
@@ -393,16 +627,21 @@ def test_after_any_cell_the_company_goes_on_and_its_tables_hold(message: str, st
         for key in list(world.running):
             world.report(Report(key, AttemptEnd.SUCCEEDED, result="1"))
     assert world.run("another").status is RunStatus.COMPLETED
-    if "halted" not in state:
+    if state != "halted":
         world.check_tables()
 
 
 def test_the_refusals_of_the_code_cannot_be_changed_at_any_level() -> None:
     with pytest.raises(TypeError):
         REFUSALS[Start] = {}  # type: ignore[index]
-    for row in REFUSALS.values():
+    with pytest.raises(TypeError):
+        HALT_REFUSALS[Start] = {}  # type: ignore[index]
+    with pytest.raises(TypeError):
+        AGAIN_REFUSALS[Start] = ("no", ())  # type: ignore[index]
+    rows: list[Any] = [*REFUSALS.values(), *HALT_REFUSALS.values(), AGAIN_REFUSALS]
+    for row in rows:
         with pytest.raises(TypeError):
-            row[RunStatus.QUEUED] = ("no", ())  # type: ignore[index]
+            row[RunStatus.QUEUED] = ("no", ())
         for refusal in row.values():
             assert type(refusal) is tuple
             assert type(refusal[1]) is tuple

@@ -20,11 +20,14 @@ from actors.messages import (
     NODES_MAX,
     TASKS_MAX,
     UNSET,
+    Approve,
     Archive,
     Backoff,
     DefineGraph,
     Edit,
+    Gate,
     Message,
+    Next,
     Node,
     Pause,
     PauseSchedule,
@@ -33,6 +36,7 @@ from actors.messages import (
     ResumeSchedule,
     Retry,
     RunNow,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -318,9 +322,43 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: m.Submit("t", priority="P٣"),
         'priority must be a whole number or "P"',
     ),
-    "mode step": (lambda: m.Submit("t", mode="step"), 'mode must be "auto" or "manual"'),
-    "mode none": (lambda: m.Submit("t", mode=None), 'mode must be "auto" or "manual"'),
-    "mode of Edit": (lambda: m.Edit("t", mode="AUTO"), 'mode must be "auto" or "manual"'),
+    "mode steps": (lambda: m.Submit("t", mode="steps"), 'mode must be "auto", "manual" or "step"'),
+    "mode none": (lambda: m.Submit("t", mode=None), 'mode must be "auto", "manual" or "step"'),
+    "mode of Edit": (lambda: m.Edit("t", mode="AUTO"), 'mode must be "auto", "manual" or "step"'),
+    "send_backs_max -1": (
+        lambda: m.Submit("t", send_backs_max=-1),
+        "send_backs_max must be from 0 to 1000, not -1",
+    ),
+    "send_backs_max of Node": (
+        lambda: m.Node("n", send_backs_max=1001),
+        "send_backs_max must be from 0 to 1000",
+    ),
+    "send_backs_max true": (
+        lambda: m.Edit("t", send_backs_max=True),
+        "send_backs_max must be a whole number",
+    ),
+    "feedback blank": (lambda: m.SendBack("t", "n", " \n\t "), "feedback must not be blank"),
+    "feedback empty": (lambda: m.SendBack("t", "n", ""), "feedback must not be blank"),
+    "feedback none": (lambda: m.SendBack("t", "n", None), "feedback must be text, not None"),
+    "feedback long": (
+        lambda: m.SendBack("t", "n", "x" * 10_001),
+        "feedback has 10001 characters, more than the 10000",
+    ),
+    "feedback with NUL": (lambda: m.SendBack("t", "n", "a\0b"), "feedback must not hold control characters"),
+    "feedback with a surrogate": (
+        lambda: m.SendBack("t", "n", "\ud800"),
+        "feedback must not hold control characters or lone surrogates",
+    ),
+    "note of a number": (lambda: m.Approve("t", "g", 1), "note must be text, not 1"),
+    "note long": (lambda: m.Approve("t", "g", "x" * 10_001), "note has 10001 characters"),
+    "a gate and a node of one name": (
+        lambda: m.Submit("t", nodes=[A, m.Gate("a")]),
+        "two nodes are named 'a'",
+    ),
+    "a gate after nothing known": (
+        lambda: m.DefineGraph("g", [m.Gate("g", after=["n"])]),
+        "node 'g' is after 'n', which is not a node of this graph",
+    ),
     "attempts_max 0": (lambda: m.Submit("t", attempts_max=0), "attempts_max must be from 1 to 1000"),
     "attempts_max 1001": (lambda: m.Node("n", attempts_max=1001), "attempts_max must be from 1 to 1000"),
     "attempts_max true": (lambda: m.Edit("t", attempts_max=True), "attempts_max must be a whole number"),
@@ -527,6 +565,10 @@ def test_values_are_taken_in_the_shape_in_which_they_are_kept() -> None:
     assert message.depends_on == ("b", "a")
     assert message.mode is Mode.MANUAL
     assert message.nodes == (A, B)
+    assert Submit("t", mode="step", nodes=[A, Gate("g", after=["a"])]).nodes == (A, Gate("g", after=("a",)))
+    assert SendBack("t", "n", " keep\tas\r\nit is ").feedback == " keep\tas\r\nit is "
+    assert Approve("t", "g").note is None
+    assert Approve("t", "g", "").note == ""
     assert Submit("t", mode=Mode.AUTO).mode is Mode.AUTO
     assert Node("n").handler == "n"
     assert Node("n", timeout_s=5).timeout_s == 5.0
@@ -543,15 +585,18 @@ def test_edit_knows_what_it_changes_and_when_it_counts() -> None:
 
 def test_a_goal_and_a_cap_can_be_taken_away() -> None:
     world = World(runs_max=0)
-    world.ask(Submit("task", id="t", goal="g", attempts_max=7, payload=1))
-    world.ask(Edit("t", goal=None, attempts_max=None, payload=None))
-    assert world.stored("SELECT goal, attempts_max, payload FROM tasks") == [(None, None, None)]
+    world.ask(Submit("task", id="t", goal="g", attempts_max=7, send_backs_max=7, payload=1))
+    world.ask(Edit("t", goal=None, attempts_max=None, send_backs_max=None, payload=None))
+    columns = "goal, attempts_max, send_backs_max, payload"
+    assert world.stored(f"SELECT {columns} FROM tasks") == [(None, None, None, None)]
 
 
 SAMPLES: list[Message[Any]] = [
     Submit("t"),
     SubmitMany([Submit("t")]),
-    *(kind("t") for kind in (Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive)),
+    *(kind("t") for kind in (Start, StartNow, Stop, Next, Retry, Rerun, Archive, Unarchive)),
+    Approve("t", "g", "note"),
+    SendBack("t", "n", "feedback"),
     Edit("t", priority=1),
     DefineGraph("g", [A]),
     Pause(),

@@ -39,9 +39,10 @@ REASONS: dict[WorkState, set[ReasonKind]] = {
     WorkState.RUNNING: {
         *(R.EXECUTING, R.BACKING_OFF, R.NODE_READY, R.EXECUTION_SLOT, R.HANDLER_MISSING, R.ENDING),
         *(R.COMPANY_PAUSED, R.COMPANY_PARKED, R.DRAINING, R.STORE_UNAVAILABLE, R.NO_HOST),
+        *(R.APPROVAL, R.STEP),
     },
     WorkState.STOPPING: {R.EXECUTING, R.ENDING},
-    WorkState.HALTED: {R.HALTED},
+    WorkState.HALTED: {R.HALTED, R.APPROVAL, R.STEP},
     WorkState.BLOCKED: {*BLOCKING},
     WorkState.WAITING: {R.UPSTREAM_UNFINISHED},
     WorkState.SCHEDULED: {R.NOT_BEFORE},
@@ -158,11 +159,14 @@ def test_every_combination_of_facts_gives_one_state_and_a_reason_that_belongs_to
 
 
 def test_every_combination_of_nodes_gives_an_active_run_a_reason() -> None:
-    specs = [shape_text([Node("n", "known")])[1:-1], '{"after":[0],"handler":"known","name":"m"}']
-    for statuses in product(NodeStatus, repeat=2):
-        for due, status, live in product((None, 9), (RunStatus.RUNNING, RunStatus.STOPPING), LIVES_OF_NODES):
+    n = shape_text([Node("n", "known")])[1:-1]
+    kinds = ('{"after":[0],"handler":"known","name":"m"}', '{"after":[0],"gate":true,"name":"m"}')
+    lives = product((None, 9), (RunStatus.RUNNING, RunStatus.STOPPING), LIVES_OF_NODES)
+    for m, mode, (due, status, live) in product(kinds, (Mode.AUTO, Mode.STEP), list(lives)):
+        specs = [n, m]
+        for statuses in product(NodeStatus, repeat=2):
             state = CompanyState(CompanyRecord(1, "acme", 1), frozenset({"known"}))
-            entry = an_entry(TaskRecord(1, "t", 2, 0), status)
+            entry = an_entry(TaskRecord(1, "t", 2, 0, mode=mode), status)
             nodes = [
                 NodeRecord(
                     1, 1, pos, specs[pos], each, not_before_ms=due if each is NodeStatus.PENDING else None

@@ -14,11 +14,14 @@ from typing import Any
 from actors.core.draft import AttemptKey
 from actors.core.reports import Report
 from actors.messages import (
+    Approve,
     Archive,
     Backoff,
     DefineGraph,
     Edit,
+    Gate,
     Message,
+    Next,
     Node,
     Pause,
     PauseSchedule,
@@ -27,6 +30,7 @@ from actors.messages import (
     ResumeSchedule,
     Retry,
     RunNow,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -47,7 +51,7 @@ from .world import World, writing
 NAMES = "abcdefgh"
 SCHEDULES = ("hourly", "nightly")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-GRAPHS = (
+GRAPHS: Sequence[tuple[Node | Gate, ...]] = (
     (),
     (Node("one", "x", payload=1),),
     (Node("one", "x"), Node("two", "y", after=["one"])),
@@ -57,7 +61,16 @@ GRAPHS = (
         Node("r", "y"),
         Node("end", "x", after=["l", "r"]),
     ),
+    (
+        Node("one", "x"),
+        Gate("gate", after=["one"]),
+        Gate("other"),
+        Node("two", "y", after=["one"]),
+        Node("end", "x", after=["gate", "two"], attempts_max=1),
+    ),
 )
+PLACES = ("one", "two", "gate", "other", "l", "r", "end")
+"""Names of nodes and gates."""
 FITTING: Sequence[tuple[Callable[[str], Message[Any]], str]] = (
     (Retry, "failed"),
     (Retry, "stopped"),
@@ -73,10 +86,34 @@ FITTING: Sequence[tuple[Callable[[str], Message[Any]], str]] = (
     (Stop, "running"),
 )
 """Messages that do something to a task whose newest run stands so."""
+WORDS: Sequence[tuple[Callable[[str], Message[Any]], str]] = (
+    (Next, "halted"),
+    (Next, "halted"),
+    (lambda task: Approve(task, "gate"), "halted"),
+    (lambda task: Approve(task, "other", "yes"), "halted"),
+    (lambda task: Approve(task, "other"), "running"),
+    (lambda task: SendBack(task, "one", "again"), "halted"),
+    (lambda task: SendBack(task, "one", "better"), "running"),
+    (lambda task: SendBack(task, "one", "more"), "completed"),
+    (lambda task: SendBack(task, "one", "less"), "failed"),
+    (lambda task: SendBack(task, "one", "once more"), "stopped"),
+    (lambda task: SendBack(task, "one", "not yet"), "queued"),
+    (lambda task: Rerun(task, from_node="two"), "completed"),
+    (lambda task: Rerun(task, from_node="two", payload=2), "failed"),
+    (lambda task: Rerun(task, from_node="end"), "halted"),
+    (lambda _: Unpause(), "queued"),
+    (lambda _: SetLimits(runs_max=2), "queued"),
+    (StartNow, "queued"),
+    (Retry, "failed"),
+    (Retry, "stopped"),
+)
+"""What people say to a run at a gate, before a step, or about its results; and what keeps all going."""
 
 
 PLANTED_EDGE = "INSERT OR IGNORE INTO edges VALUES (1, ?, ?, NULL)"
-PLANTED_HALT = "UPDATE runs SET status = 'halted' WHERE seq = ? AND status = 'queued' AND admitted_ms > 0"
+PLANTED_HALT = (
+    "UPDATE runs SET status = 'halted', halted_ms = 1 WHERE seq = ? AND status = 'queued' AND admitted_ms > 0"
+)
 PLANTED_HOLE = """
     DELETE FROM runs WHERE seq = ? AND admitted_ms IS NULL
     AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.seq = runs.seq AND other.number > 1)"""
@@ -84,7 +121,12 @@ PLANTED_HOLE = """
 
 class Walk:
     def __init__(
-        self, rng: Random, *, planting: bool = False, graphs: Sequence[tuple[Node, ...]] = GRAPHS
+        self,
+        rng: Random,
+        *,
+        planting: bool = False,
+        people: bool = False,
+        graphs: Sequence[tuple[Node | Gate, ...]] = GRAPHS,
     ) -> None:
         self.rng = rng
         self.graphs = graphs
@@ -112,6 +154,18 @@ class Walk:
         ]
         if planting:
             self.steps.append(self.plant)
+        if people:
+            self.steps = [
+                *[self.a_word] * 5,
+                *[self.outcomes] * 3,
+                self.all_succeed,
+                self.all_succeed,
+                self.messages,
+                self.back_again,
+                self.a_refused_turn,
+                self.time_passes,
+                self.a_new_actor,
+            ]
         watch(self.world)
 
     def go(self, steps: int) -> None:
@@ -147,10 +201,11 @@ class Walk:
             id=task,
             depends_on=[up for up in self.some(above, 2) if up != task],
             priority=self.rng.randrange(1, 4),
-            mode="manual" if self.maybe(5) else "auto",
+            mode=self.pick(["auto", "auto", "auto", "auto", "manual", "step"]),
             goal="goal" if self.maybe(3) else None,
             key=key,
             attempts_max=self.pick([None, None, 1, 2]),
+            send_backs_max=self.pick([None, None, 1, 2]),
             fail_fast=self.maybe(3),
             not_before=self.soon(),
             **self.shape(),
@@ -192,7 +247,8 @@ class Walk:
             "priority": lambda: self.rng.randrange(1, 4),
             "attempts_max": lambda: self.pick([None, 1, 2]),
             "depends_on": lambda: self.some([*NAMES, "new"], 2),
-            "mode": lambda: self.pick(["auto", "manual"]),
+            "send_backs_max": lambda: self.pick([None, 0, 3]),
+            "mode": lambda: self.pick(["auto", "manual", "step"]),
             "goal": lambda: self.pick([None, "goal"]),
             "payload": lambda: 1,
             "fail_fast": self.maybe,
@@ -210,6 +266,8 @@ class Walk:
             lambda: self.submit(self.pick([None, "new", *NAMES]), NAMES, key=self.pick([None, "k"])),
             lambda: self.pick([Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive])(self.pick(NAMES)),
             lambda: self.pick([Start, StartNow, Stop, Retry, Rerun, Archive, Unarchive])(self.pick(NAMES)),
+            lambda: self.to_a_node(self.pick(NAMES), self.pick(PLACES)),
+            lambda: self.to_a_node(self.pick(NAMES), self.pick(PLACES)),
             lambda: SetLimits(runs_max=self.pick([0, 1, 2, 3, 4])),
             lambda: self.pick([Pause(), Unpause(), Unpause(), Unpause(), StopGoal("goal")]),
             lambda: DefineGraph("g", self.pick(self.graphs)),
@@ -218,10 +276,22 @@ class Walk:
         ]
         return self.pick(kinds)()  # type: ignore[no-any-return]
 
-    def outcome(self, key: AttemptKey) -> Report:
-        end = self.pick(
-            [*(end for end in AttemptEnd if end not in LATER), *[AttemptEnd.SUCCEEDED] * 5, AttemptEnd.FAILED]
+    def to_a_node(self, task: str, node: str) -> Message[Any]:
+        return self.pick(  # type: ignore[no-any-return]
+            [
+                Approve(task, node),
+                SendBack(task, node, self.pick(["again", "better"])),
+                Rerun(task, from_node=node),
+                Next(task),
+            ]
         )
+
+    def outcome(self, key: AttemptKey) -> Report:
+        others = [end for end in AttemptEnd if end is not AttemptEnd.SUPERSEDED]
+        ends = [*others, *[AttemptEnd.SUCCEEDED] * 5, AttemptEnd.FAILED]
+        if any(effect.key == key and effect.why == "superseded" for effect in self.world.cancelled):
+            ends.append(AttemptEnd.SUPERSEDED)
+        end = self.pick(ends)
         if end is AttemptEnd.SUCCEEDED:
             return Report(key, end, result="1")
         if end is AttemptEnd.FAILED:
@@ -253,7 +323,12 @@ class Walk:
         self.turn(*self.some_outcomes(2), self.message(), self.message())
 
     def a_fitting_message(self) -> None:
-        kind, status = self.pick(FITTING)
+        self.fit(*self.pick(FITTING))
+
+    def a_word(self) -> None:
+        self.fit(*self.pick(WORDS))
+
+    def fit(self, kind: Callable[[str], Message[Any]], status: str) -> None:
         tasks = [
             row[0]
             for row in self.world.stored(
@@ -345,7 +420,3 @@ class Walk:
         )
         self.story.append(f"  {statement} {params}")
         self.world.plant(statement, *params)
-
-
-LATER = {AttemptEnd.SUPERSEDED}
-"""Nothing can bring it about yet."""

@@ -36,10 +36,12 @@ import storage.retention
 from actors import Context, Retention, Runtime, Submit, SubmitMany, Submitted, TaskStatus
 from actors.handlers import Handler, freeze
 from actors.messages import (
+    Approve,
     Archive,
     DefineGraph,
     Edit,
     Message,
+    Next,
     Pause,
     PauseSchedule,
     RemoveSchedule,
@@ -47,6 +49,7 @@ from actors.messages import (
     ResumeSchedule,
     Retry,
     RunNow,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -344,6 +347,9 @@ PROOF: Mapping[type, tuple[str, ...]] = MappingProxyType(
         Stop: ("run.stopping", "run.stopped"),
         Retry: ("run.requeued", "node.reset", "node.due"),
         Rerun: ("run.created",),
+        Next: ("run.resumed",),
+        Approve: ("gate.approved",),
+        SendBack: ("node.sent_back",),
         Archive: ("task.archived",),
         Unarchive: ("task.unarchived",),
         Edit: ("task.edited",),
@@ -394,11 +400,12 @@ def picture(path: Path) -> dict[str, Any]:
             " JOIN companies USING (company_id) ORDER BY name, seq"
         ).fetchall()
         runs = raw.execute(
-            "SELECT name, seq, number, status, slot, started, front, reason, payload FROM runs"
+            "SELECT name, seq, number, status, slot, started, front, reason, payload, step, pins FROM runs"
             " JOIN companies USING (company_id) ORDER BY name, seq, number"
         ).fetchall()
         nodes = raw.execute(
-            "SELECT name, seq, run, pos, spec, status, tries, generation, error, result FROM nodes"
+            "SELECT name, seq, run, pos, spec, status, tries, generation, error, result, payload, feedback, send_backs"
+            " FROM nodes"
             " JOIN companies USING (company_id) ORDER BY name, seq, run, pos"
         ).fetchall()
         ends = raw.execute(

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 import trio
 
 from actors import (
+    Approve,
     Archive,
     Context,
     DefineGraph,
     Edit,
+    Gate,
     GiveUp,
+    Next,
     Node,
     NodeStatus,
+    NodeView,
     Pause,
     PauseSchedule,
     ReasonKind,
@@ -24,6 +28,7 @@ from actors import (
     Retry,
     RunNow,
     RunStatus,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -47,7 +52,9 @@ def handlers(world: World) -> Mapping[str, Handler]:
         """A second of work that says what it was given."""
         world.effect(ctx)
         await trio.sleep(1)
-        return {"payload": ctx.payload, "inputs": dict(ctx.inputs)}
+        upstream = {task: dict(results) for task, results in ctx.upstream.items()}
+        given = {"payload": ctx.payload, "inputs": dict(ctx.inputs), "upstream": upstream}
+        return given if ctx.feedback is None else given | {"feedback": ctx.feedback}
 
     async def shaky(ctx: Context) -> object:
         """Fails twice and then succeeds, going by what is durable."""
@@ -338,11 +345,95 @@ async def later_starts(script: Script) -> None:
     await script.settled("a", "b", "c")
 
 
+# --- people in the loop -----------------------------------------------------------------------------------------
+
+
+def _halted(status: TaskStatus) -> bool:
+    return status.run_status is RunStatus.HALTED
+
+
+def _node(status: TaskStatus, name: str) -> NodeView:
+    return next(node for node in status.nodes if node.name == name)
+
+
+async def gates(script: Script) -> None:
+    """One run waits for two people; what is behind it in the line does not, and what depends on it does."""
+    nodes: list[Node | Gate] = [
+        Node("draft", "step"),
+        Gate("first", after=["draft"]),
+        Gate("second", after=["draft"]),
+        Node("publish", "step", after=["first", "second"]),
+    ]
+    await script.ask(Submit("judged", nodes=nodes, id="a"))
+    await script.ask(Submit("behind it", handler="step", id="b"))
+    await script.ask(Submit("needs it", handler="step", id="c", depends_on=["a", "b"]))
+    for gate in ("first", "second"):
+        status = await script.until("a", lambda status: _halted(status) or _over(status))
+        if _node(status, gate).status is NodeStatus.PENDING:
+            await script.ask(Approve("a", gate, f"yes to the {gate}"))
+    await script.settled("a", "b", "c")
+
+
+async def stepping(script: Script) -> None:
+    nodes = [Node("one", "step"), Node("two", "shaky"), Node("end", "step", after=["one", "two"])]
+    await script.ask(Submit("step by step", nodes=nodes, id="a", mode="step"))
+    await script.ask(Submit("behind it", handler="step", id="b"))
+    while not _over(await script.until("a", lambda status: _halted(status) or _over(status))):
+        await script.ask(Next("a"))
+    await script.settled("a", "b")
+
+
+async def send_back(script: Script) -> None:
+    """A draft is sent back while its review executes, and again while its run waits at the gate."""
+    nodes: list[Node | Gate] = [
+        Node("draft", "step"),
+        Node("review", "door", after=["draft"]),
+        Gate("approve", after=["review"]),
+        Node("publish", "step", after=["approve"]),
+    ]
+    await script.ask(Submit("judged", nodes=nodes, id="a"))
+    status = await script.until(
+        "a", lambda status: _node(status, "review").status is not NodeStatus.PENDING or _sent_back(status) > 0
+    )
+    if not _sent_back(status):
+        await script.ask(SendBack("a", "draft", "shorter"))
+    script.world.facts["a"] = True
+    status = await script.until("a", lambda status: _halted(status) or _sent_back(status) > 1)
+    if _sent_back(status) == 1:
+        await script.ask(SendBack("a", "draft", "longer"))
+    status = await script.until("a", lambda status: _halted(status) or _over(status))
+    if _halted(status):
+        await script.ask(Approve("a", "approve"))
+    await script.settled("a")
+
+
+def _sent_back(status: TaskStatus) -> int:
+    return status.nodes[0].send_backs
+
+
+async def from_a_node_on(script: Script) -> None:
+    """New runs that keep results: one because of what was judged, one with another payload; and what needs them."""
+    nodes = [Node("draft", "step"), Node("aside", "step"), Node("publish", "step", after=["draft"])]
+    await script.ask(Submit("upstream", handler="step", id="up", payload=0))
+    await script.ask(Submit("judged", nodes=nodes, id="a", payload=1, depends_on=["up"]))
+    await script.ask(Submit("needs it", handler="step", id="b", mode="manual", depends_on=["a"]))
+    await script.settled("up", "a")
+    if (await script.until("a", lambda _: True)).run == 1:
+        await script.ask(SendBack("a", "draft", "shorter"))
+    await script.settled("a")
+    if (await script.until("a", lambda _: True)).run == 2:
+        await script.ask(Rerun("a", from_node="publish", payload=2))
+    await script.settled("a")
+    await script.ask(Start("b"))
+    await script.settled("b")
+
+
 SCENARIOS = [
     Scenario(drive.__name__, drive, handlers)
     for drive in (
         *(chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit),
         *(schedule, catching_up, later_starts),
+        *(gates, stepping, send_back, from_a_node_on),
     )
 ]
 SCENARIOS.append(Scenario("without_a_slot", without_a_slot, handlers, executions_max=1))

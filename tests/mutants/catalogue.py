@@ -454,7 +454,7 @@ BEGIN
         "a failed run cannot be retried",
         "run",
         "actors/core/transitions.py",
-        '        R.FAILED: {R.QUEUED: "retry"},\n',
+        '        R.FAILED: {R.QUEUED: "retry, send back"},\n',
         "        R.FAILED: {},\n",
         (CELLS, LINE),
     ),

@@ -80,7 +80,7 @@ async def test_a_shape_that_cannot_be_read_sets_its_task_aside(
     await bad_is_set_aside_and_good_goes_on(db_path, "bad row: ")
 
 
-@pytest.mark.parametrize("what", ["mode = 'step'", f"goal = {NOT_UTF8}", f"graph = {NOT_UTF8}"])
+@pytest.mark.parametrize("what", [f"goal = {NOT_UTF8}", f"graph = {NOT_UTF8}"])
 async def test_a_column_that_cannot_be_read_sets_its_task_aside(
     db_path: Path, autojump_clock: MockClock, what: str
 ) -> None:
@@ -96,6 +96,8 @@ BAD_SPECS = {
     "no text": NOT_UTF8,
     "after one that is not there": """'{"name":"n","handler":"work","after":[7]}'""",
     "after itself": """'{"name":"n","handler":"work","after":[0]}'""",
+    "a gate that is a number": """'{"name":"n","gate":1}'""",
+    "a limit that is text": """'{"name":"n","handler":"work","send_backs_max":"x"}'""",
     "a time that is none": """'{"name":"n","handler":"work","timeout_s":NaN}'""",
 }
 

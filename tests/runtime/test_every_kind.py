@@ -19,6 +19,7 @@ from trio.testing import MockClock
 import actors.core.decide
 from actors import (
     ActorCrashed,
+    Approve,
     Archive,
     Backoff,
     CompanyParked,
@@ -26,6 +27,7 @@ from actors import (
     DefineGraph,
     Edit,
     Event,
+    Gate,
     GiveUp,
     Node,
     Pause,
@@ -36,6 +38,7 @@ from actors import (
     Retention,
     Retry,
     RetryAfter,
+    SendBack,
     SetLimits,
     SetSchedule,
     Start,
@@ -111,6 +114,27 @@ async def stopped(path: Path, _patch: pytest.MonkeyPatch) -> None:
         await company.ask(Stop("a"))
         hears.open.set()
         await idle(runtime)
+
+
+async def judged(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """A gate that is reached and answered, a result that is sent back while somebody works with it."""
+    check = Gated()
+    async with a_host(path, {"check": check}) as runtime:
+        company = runtime.company("k")
+        nodes = [
+            Node("draft", "ok"),
+            Node("check", "check", after=["draft"]),
+            Gate("gate", after=["check"]),
+            Node("publish", "ok", after=["gate"]),
+        ]
+        await company.ask(a_task(nodes=nodes, id="a"))
+        await check.has_started()
+        await company.ask(SendBack("a", "draft", "shorter"))
+        await check.has_started(2)
+        check.open.set()
+        await idle(runtime)
+        await company.ask(Approve("a", "gate", "well done"))
+        await company.when_settled("a")
 
 
 async def failed(path: Path, _patch: pytest.MonkeyPatch) -> None:
@@ -323,6 +347,17 @@ SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
             "attempt.stopped",
             "attempt.abandoned",
             "attempt.late",
+        ),
+    ),
+    "judged": (
+        judged,
+        (
+            "run.halted",
+            "run.resumed",
+            "gate.reached",
+            "gate.approved",
+            "node.sent_back",
+            "attempt.superseded",
         ),
     ),
     "failed": (

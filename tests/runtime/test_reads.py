@@ -19,7 +19,9 @@ from actors import (
     Company,
     Context,
     DefineGraph,
+    Gate,
     InvalidName,
+    Next,
     Node,
     NodeStatus,
     NotADatabase,
@@ -29,6 +31,7 @@ from actors import (
     Rerun,
     RunStatus,
     Runtime,
+    SendBack,
     SetLimits,
     Stop,
     Submit,
@@ -41,7 +44,7 @@ from actors.handlers import Handler
 from actors.testing import VirtualClock
 from storage.inline import InlineConnection
 from storage.opening import open_reader as open_connection
-from tests.runtime.support import Gated, a_host, a_task, idle
+from tests.runtime.support import Gated, a_host, a_task, idle, quiet
 
 
 @asynccontextmanager
@@ -93,6 +96,17 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
             await company.ask(task)
             await company.when_settled(str(task.id))
         await company.ask(Archive("put away"))
+        judged: list[Node | Gate] = [
+            Node("n", "ok"),
+            Gate("gate", after=["n"]),
+            Node("m", "ok", after=["gate"]),
+        ]
+        await company.ask(a_task(nodes=judged, id="at a gate"))
+        await company.ask(a_task(nodes=[Node("n", "ok"), Node("m", "ok")], id="before a step", mode="step"))
+        await quiet(company)
+        await company.ask(SendBack("at a gate", "n", "do it again"))
+        await company.ask(Next("before a step"))
+        await quiet(company)
         await company.ask(SetLimits(runs_max=2))
         await company.ask(a_task("work", id="running", goal="g"))
         await company.ask(a_task(nodes=[Node("n", "fails", retry=Backoff(base_s=5000))], id="rests"))
@@ -111,7 +125,7 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
         await company.ask(Stop("stopped"))
         await trio.testing.wait_all_tasks_blocked()
         ids = [status.id for status in await company.tasks(archived=True)]
-        assert len(ids) == 14
+        assert len(ids) == 16
         yield runtime, ids
         work.open.set()
         for left in ("held", "rests"):
@@ -137,6 +151,8 @@ async def test_memory_and_tables_say_the_same_of_every_task(db_path: Path, autoj
         "half failed": "failed",
         "rerun": "queued",
         "put away": "archived",
+        "at a gate": "halted",
+        "before a step": "halted",
         "running": "running",
         "rests": "running",
         "held": "held",
@@ -257,6 +273,8 @@ async def test_the_queue_shows_who_holds_the_slots_and_then_the_line_in_its_orde
             ("running", 0),
             ("rests", 0),
             ("rerun", 1),
+            ("at a gate", 0),
+            ("before a step", 0),
             ("held", 2),
             ("waits", 3),
             ("blocked", 0),

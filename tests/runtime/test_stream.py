@@ -143,7 +143,7 @@ async def test_the_whole_life_of_a_task_that_is_held_started_stopped_retried_and
     lines.add("attempt.started", attempt=1, **two, **begin)
     lines.add("attempt.succeeded", attempt=1, **two, **end)
     lines.add("run.completed", before="running", after="completed")
-    lines.add("run.created", run=2, before="completed", after="queued")
+    lines.add("run.created", run=2, before="completed", after="queued", reason="rerun", data={"carried": 0})
     lines.add("run.admitted", run=2, before="queued", after="running", data={"slot": 1})
     for node in (one, two):
         lines.add("attempt.started", run=2, attempt=1, **node, **begin)

@@ -204,8 +204,14 @@ def test_processes_of_the_original_are_not_in_the_copy(source: Path, tmp_path: P
             "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title)"
             " VALUES (1, 1, 't', 2, 0, 'auto', '[]', 0, '')"
         )
-        raw.execute("INSERT INTO runs VALUES (1,1,1,'running',0,1,1,NULL,0,0,NULL,NULL)")
-        raw.execute("INSERT INTO nodes VALUES (1,1,1,0,'{}','running',0,0,0,1,NULL,NULL,NULL,NULL)")
+        raw.execute(
+            "INSERT INTO runs (company_id, seq, number, status, created_ms, slot, admitted_ms)"
+            " VALUES (1, 1, 1, 'running', 0, 1, 1)"
+        )
+        raw.execute(
+            "INSERT INTO nodes (company_id, seq, run, pos, spec, status, attempts)"
+            " VALUES (1, 1, 1, 0, '{}', 'running', 1)"
+        )
         raw.execute("INSERT INTO attempts VALUES (1,1,1,0,1,0,1,0,NULL,NULL,NULL,77,'then')")
         back_up(source, tmp_path / "copy.db")
         assert raw.execute("SELECT pid, pid_started FROM attempts").fetchall() == [(77, "then")]

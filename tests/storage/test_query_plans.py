@@ -32,6 +32,8 @@ WALKS: Mapping[str, str] = {
 SORTS: Mapping[str, str] = {
     "inbox_waiting": "what waits in the inbox, which is bounded: numbers, in rounds over the companies",
     "inbox_unanswered": "for display: what waits in the inbox, which is bounded",
+    "upstream_results": "what one task's upstreams gave, read when an attempt at it begins",
+    "pinned_results": "the same",
     "attempts_of": "for display: the attempts of one task",
     "sweep_queued": "companies with unsettled runs, at most a name and a time each",
 }
