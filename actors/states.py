@@ -236,8 +236,9 @@ class Outcome:
 class ClosingReport:
     """What closing cut short. ``interrupted``: attempts that will run again, at no cost of tries.
 
-    ``abandoned``: those of them that did not end within the grace; a plain function among them still runs
-    in its thread. Both name attempts as ``company/task/run/node/attempt``.
+    ``abandoned``: attempts that did not end within the grace, whether closing cancelled them or a stop or a
+    limit had before; a plain function among them still runs in its thread. Both name attempts as
+    ``company/task/run/node/attempt``.
     """
 
     interrupted: tuple[str, ...] = ()

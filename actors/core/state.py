@@ -40,6 +40,13 @@ from .transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, check_move
 _TASK = -1
 """In the place of a node's position: the time before which the task itself may not start."""
 
+DUE_SLACK = 64
+"""The heap of due times is cleared of nodes that no longer wait when it is more than twice as long as after the last
+time, and this.
+"""
+Due = tuple[int, str, int, int]
+"""When a node stops backing off, or its task may start, ms; its task, run and position."""
+
 
 class CompanyState:
     def __init__(self, company: CompanyRecord, handlers: frozenset[str] | None) -> None:
@@ -67,7 +74,8 @@ class CompanyState:
         self.schedules = Schedules()
         self.looked_ms = 0
         """The clock at the last look; what was due by then has been woken."""
-        self._due: list[tuple[int, str, int, int]] = []
+        self._due: list[Due] = []
+        self._due_max = DUE_SLACK
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -117,18 +125,26 @@ class CompanyState:
 
     def next_work_ms(self) -> int | None:
         """The earliest time at which a node stops backing off, or a task may start."""
+        if len(self._due) > self._due_max:  # a sorted list is a heap
+            self._due = sorted(set(filter(self._is_awaited, self._due)))
+            self._due_max = 2 * len(self._due) + DUE_SLACK
         while self._due:
-            due, task, run, pos = self._due[0]
-            entry = self.entries.get(task)
-            if pos == _TASK:
-                if entry is not None and entry.early == due:
-                    return due
-            elif entry is not None and entry.run is not None and entry.run.number == run:
-                progress = entry.progress
-                if progress is not None and progress.resting.get(pos) == due and not entry.run.status.settled:
-                    return due
+            if self._is_awaited(self._due[0]):
+                return self._due[0][0]
             heappop(self._due)
         return None
+
+    def _is_awaited(self, due: Due) -> bool:
+        """Whether the node still backs off, or the task still waits, until then. A retry, a stop or another failure leaves
+        an entry behind, which may lie far in the future.
+        """
+        due_ms, task, run, pos = due
+        entry = self.entries.get(task)
+        if pos == _TASK:
+            return entry is not None and entry.early == due_ms
+        if entry is None or entry.run is None or entry.run.number != run or entry.progress is None:
+            return False
+        return entry.progress.resting.get(pos) == due_ms and not entry.run.status.settled
 
     def wake_due(self, now_ms: int) -> None:
         """Make ready every node whose time has come, and open every task whose has. No record changes: being due

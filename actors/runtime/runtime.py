@@ -350,10 +350,8 @@ class Runtime:
                 with trio.move_on_after(0.05):
                     await news.wait()
         abandoned = tuple(attempt.label for attempt in self.registry.abandoned)
-        still = set(abandoned) | {attempt.label for attempt in self.registry}
-        report = ClosingReport(
-            tuple(attempt.label for attempt in alive if attempt.label in self._interrupted | still), abandoned
-        )
+        again = self._interrupted | {attempt.label for attempt in self.registry}  # whose end is not committed
+        report = ClosingReport(tuple(a.label for a in alive if a.label in again), abandoned)
         self.supervisor.closed = True
         for cell in self.supervisor.cells:
             cell.mailbox.close(RuntimeClosed())

@@ -13,6 +13,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+import actors.core.state
+
 from .examples import examples
 from .walking import GRAPHS, Walk
 
@@ -52,6 +54,17 @@ def test_memory_is_what_the_definitions_say_on_long_walks_among_people() -> None
         "attempt.superseded",
     }
     assert {*seen, "carried"} <= (+told).keys()
+
+
+@pytest.mark.parametrize("seed", range(6, 9))
+def test_due_times_are_what_the_definitions_say_however_often_they_are_cleared(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actors.core.state, "DUE_SLACK", -1_000_000)  # at every look
+    walk = Walk(Random(seed))
+    monkeypatch.setattr(walk.world.state, "_due_max", 0)
+    walk.go(steps=120)
+    walk.world.check_tables()
 
 
 @pytest.mark.parametrize("seed", range(6))

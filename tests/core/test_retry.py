@@ -11,6 +11,7 @@ from hypothesis import given
 
 from actors.core.restart import add_crash, delay_s
 from actors.core.retry import backoff_s, due_ms
+from actors.core.state import DUE_SLACK
 from actors.errors import InvalidMessage, MoveRefused, RetryAfter
 from actors.messages import Backoff, Edit, Node, Pause, Retry, Stop, Submit, Unpause
 from actors.states import WorkState
@@ -217,6 +218,33 @@ def test_a_retry_of_a_node_that_backs_off_makes_it_due_and_keeps_its_tries() -> 
     assert world.node("t").attempts == 2
     assert len(world.running) == 1
     assert world.state.next_due_ms() is None
+
+
+def test_times_far_away_that_no_node_waits_for_any_more_are_not_kept() -> None:
+    world = World(runs_max=4, executions_max=9)
+    far = Backoff(base_s=3_600, factor=1)
+    for task in ("t", "a", "b", "c"):
+        world.ask(Submit("task", id=task, nodes=[Node("work", retry=far, attempts_max=1_000)]))
+    for task in ("a", "b", "c"):
+        world.fail(task)
+    awaited = [world.node(task).not_before_ms for task in ("a", "b", "c")]
+    longest = 0
+    for _ in range(400):
+        world.fail("t")
+        world.ask(Retry("t"))
+        longest = max(longest, len(world.state._due))
+    assert longest <= 2 * (3 + 1) + DUE_SLACK + 1
+    assert world.node("t").attempts == 401
+    assert world.state.next_due_ms() == min(filter(None, awaited)), (
+        "and nothing that is waited for is forgotten"
+    )
+    world.wait(2 * 3_600)
+    assert sorted((key.task, key.number) for key in world.running) == [
+        ("a", 2),
+        ("b", 2),
+        ("c", 2),
+        ("t", 401),
+    ]
 
 
 def test_a_pause_during_a_backoff_starts_nothing_and_its_end_starts_one_attempt() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 from actors import (
     AttemptEnd,
     Backoff,
+    ClosingReport,
     Company,
     Context,
     Event,
@@ -20,13 +22,15 @@ from actors import (
     RunStatus,
     Runtime,
     RuntimeClosed,
+    SetLimits,
     Start,
     Stop,
     Submit,
     TurnkeeperError,
     WorkState,
 )
-from actors.runtime.execution import STOP_GRACE_S
+from actors.handlers import Handler
+from actors.runtime.execution import STOP_GRACE_S, Executor
 from actors.testing import VirtualClock
 from tests.runtime.support import (
     Gated,
@@ -395,6 +399,151 @@ async def test_a_child_that_starts_while_the_runtime_closes_does_no_work(
         assert await settled(runtime.company("k"), "a") == "completed"
         ends = [view.end for view in await runtime.company("k").attempts("a")]
         assert ends == [AttemptEnd.INTERRUPTED, AttemptEnd.SUCCEEDED]
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "in a thread"])
+async def test_a_child_that_was_started_and_has_not_begun_when_closing_begins_does_no_work(
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, plain: bool
+) -> None:
+    began: list[str] = []
+    start = Executor.start
+
+    async def work(ctx: Context) -> None:
+        began.append(ctx.task)
+
+    def in_a_thread(ctx: Context) -> None:
+        began.append(ctx.task)
+
+    handlers: dict[str, Handler] = {"work": in_a_thread if plain else work}
+    async with a_host(db_path, handlers) as runtime:
+
+        def start_and_close(executor: Executor, *args: Any) -> None:
+            """Closing begins in the step in which the child was started, and gets to its first checkpoint."""
+            start(executor, *args)
+            setattr(runtime, "_draining", True)  # noqa: B010
+            executor.closing = True
+
+        company = runtime.company("k")
+        await company.ask(a_task("work", id="a", mode="manual"))
+        monkeypatch.setattr(Executor, "start", start_and_close)
+        await company.tell(Start("a"))
+        await trio.testing.wait_all_tasks_blocked()
+        monkeypatch.undo()
+        await runtime.aclose(now=True)
+    assert began == []
+    async with a_host(db_path, {"work": work}) as runtime:
+        company = runtime.company("k")
+        assert await settled(company, "a") == "completed"
+        assert [view.end for view in await company.attempts("a")] == [
+            AttemptEnd.INTERRUPTED,
+            AttemptEnd.SUCCEEDED,
+        ]
+        assert (await company.status("a")).nodes[0].tries == 0
+    assert began == ["a"]
+
+
+async def test_nothing_starts_in_the_grace_whatever_makes_it_ready(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    """A result makes the next node ready, a backoff ends, a slot becomes free: all of it waits for the next host."""
+    began: list[str] = []
+
+    async def lingers(ctx: Context) -> str:
+        began.append(ctx.task)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(8)
+        return "inside the grace"
+
+    async def work(ctx: Context) -> object:
+        began.append(ctx.task)
+        return dict(ctx.inputs)
+
+    handlers: dict[str, Handler] = {"lingers": lingers, "work": work}
+    async with a_host(db_path, handlers, executions_max=2) as runtime:
+        company = runtime.company("k")
+        await company.ask(SetLimits(runs_max=9))
+        await company.ask(a_task(nodes=[Node("n", "fails", retry=Backoff(base_s=4))], id="due"))
+        await company.ask(a_task(nodes=[Node("a", "lingers"), Node("b", "work", after=["a"])], id="next"))
+        await company.ask(a_task("lingers", id="beside"))
+        await company.ask(a_task("work", id="wants a slot"))
+        await trio.testing.wait_all_tasks_blocked()
+        report = await runtime.aclose(now=True)
+        assert report == ClosingReport()
+    assert sorted(began) == ["beside", "next"]
+    assert len(of_kind(stored_events(db_path), "attempt.started")) == 3
+    async with a_host(db_path, handlers) as runtime:
+        company = runtime.company("k")
+        assert await settled(company, "next") == "completed"
+        assert await company.result("next") == {"a": "inside the grace", "b": {"a": "inside the grace"}}
+        assert await settled(company, "wants a slot") == "completed"
+        assert len(await company.attempts("next")) == 2
+
+
+async def test_the_report_names_exactly_what_closing_cut_short(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    work, other, stopped, back = Gated(), Gated(), Stubborn(), trio.Event()
+    gate = Wrapper(GatedConnection)
+
+    async def waits(ctx: Context) -> None:
+        async with ctx.waiting("the world"):
+            await back.wait() if ctx.task == "wants back" else await trio.sleep_forever()
+        await trio.sleep_forever()
+
+    async def saves(ctx: Context) -> str:
+        try:
+            async with ctx.waiting("the world"):
+                await trio.sleep_forever()
+        except trio.Cancelled:
+            return "what there was"
+        raise AssertionError("nobody cancelled it")
+
+    handlers: dict[str, Handler] = {
+        "work": work,
+        "other": other,
+        "deaf": stopped,
+        "waits": waits,
+        "saves": saves,
+    }
+    async with a_host(db_path, handlers, executions_max=3, wrap=gate) as runtime:
+        company = runtime.company("k")
+        await company.ask(SetLimits(runs_max=9))
+        for task, handler in (("waits", "waits"), ("wants back", "waits"), ("saves", "saves")):
+            await company.ask(a_task(handler, id=task))
+            await trio.testing.wait_all_tasks_blocked()
+        for task, handler in (("executes", "work"), ("is stopped", "deaf"), ("has returned", "other")):
+            await company.ask(a_task(handler, id=task))
+        await company.ask(a_task(nodes=[Node("n", "fails", retry=Backoff(base_s=1000))], id="never begun"))
+        await trio.testing.wait_all_tasks_blocked()
+        await company.ask(Stop("is stopped"))
+        back.set()
+        await trio.testing.wait_all_tasks_blocked()
+        gate.made.shut()
+        await company.tell(SetLimits(weight=2))
+        await gate.made.is_asked()
+        other.open.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: runtime.aclose(now=True))
+            await trio.testing.wait_all_tasks_blocked()
+            gate.made.let_go()
+            await trio.sleep(STOP_GRACE_S + 10)
+            stopped.open.set()
+        report = await runtime.aclose()
+        interrupted = ("k/executes/1/work/1", "k/waits/1/waits/1", "k/wants back/1/waits/1")
+        assert tuple(sorted(report.interrupted)) == interrupted, "these run again, and no other"
+        assert report.abandoned == ("k/is stopped/1/deaf/1",)
+    async with a_host(db_path, {**handlers, "work": ok_again, "waits": ok_again}) as runtime:
+        company = runtime.company("k")
+        for task in ("executes", "waits", "wants back"):
+            assert await settled(company, task) == "completed"
+            assert len(await company.attempts(task)) == 2
+        assert (await company.status("is stopped")).state is WorkState.STOPPED
+        assert await company.result("saves") == {"saves": "what there was"}
+        assert await company.result("has returned") == {"other": "done"}
+
+
+async def ok_again(_ctx: Context) -> str:
+    return "again"
 
 
 # --- who waits ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,17 @@ import pytest
 import trio
 import trio.testing
 
-from actors import AttemptEnd, Backoff, Context, Node, RetryAfter, RunStatus, Stop, WorkState
+from actors import (
+    AttemptEnd,
+    Backoff,
+    ClosingReport,
+    Context,
+    Node,
+    RetryAfter,
+    RunStatus,
+    Stop,
+    WorkState,
+)
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
 
 PATIENCE_S = 120.0
@@ -222,6 +232,57 @@ async def test_closing_names_the_thread_that_it_leaves_behind_and_does_not_wait_
         assert (await runtime.company("k").status("a")).nodes[0].tries == 0
     blocking.open.set()
     await returned(blocking)
+
+
+@pytest.mark.parametrize("signals", [1, 2], ids=["the drain has its limit", "a second signal ends it"])
+async def test_a_drain_that_a_thread_would_hold_for_ever_ends_and_says_what_it_left(
+    db_path: Path, blocking: Blocking, signals: int
+) -> None:
+    """C45."""
+    drain_s = GRACE_S if signals == 1 else 1_000 * PATIENCE_S
+    async with a_host(db_path, {"work": blocking}, stop_grace_s=GRACE_S, drain_s=drain_s) as runtime:
+        await runtime.company("k").ask(a_task("work", id="a"))
+        await blocking.has_started()
+        reports: list[ClosingReport] = []
+
+        async def close(*, now: bool) -> None:
+            reports.append(await runtime.aclose(now=now))
+
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: close(now=False))
+                await trio.testing.wait_all_tasks_blocked()
+                if signals == 2:
+                    assert not runtime.closing
+                    nursery.start_soon(lambda: close(now=True))
+        left = ClosingReport(interrupted=("k/a/1/work/1",), abandoned=("k/a/1/work/1",))
+        assert reports == [left] * signals
+        assert not blocking.returned.is_set()
+    told = of_kind(stored_events(db_path), "attempt.abandoned", "attempt.interrupted", "process.stopped")
+    assert [(event.kind, event.task) for event in told] == [
+        ("attempt.abandoned", "a"),
+        ("attempt.interrupted", "a"),
+        ("process.stopped", None),
+    ]
+    assert (told[2].data["interrupted"], told[2].data["abandoned"]) == (1, 1)
+
+
+async def test_what_a_thread_returns_inside_the_grace_of_closing_counts(db_path: Path) -> None:
+    started = threading.Event()
+
+    def work(ctx: Context) -> str:
+        started.set()
+        while not ctx.cancel_requested:
+            threading.Event().wait(0.001)
+        return "saved"
+
+    async with a_host(db_path, {"work": work}, stop_grace_s=PATIENCE_S) as runtime:
+        await runtime.company("k").ask(a_task("work", id="a"))
+        assert await trio.to_thread.run_sync(started.wait, PATIENCE_S)
+        with trio.fail_after(PATIENCE_S / 2):
+            assert await runtime.aclose(now=True) == ClosingReport()
+    async with a_host(db_path, {"work": work}) as runtime:
+        assert await runtime.company("k").result("a") == {"work": "saved"}
 
 
 async def test_as_many_threads_run_at_once_as_there_are_execution_slots(db_path: Path) -> None:
