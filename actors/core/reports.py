@@ -90,12 +90,10 @@ def decide_report(draft: Draft, report: Report) -> bool:
         _end_stopped(draft, entry, node, report)
     else:
         _interrupt(draft, entry, node, report)
-    if (
-        key.task not in draft.state.reached
-    ):  # gates are said to be reached first, so many a turn: `advance` does that
-        finish(
-            draft, entry
-        )  # before the next message of the turn, which has to find what it would find in the next
+    # the next message of this turn has to find what it would find in the next one; but gates are said to be reached
+    # first, only so many a turn, and `advance` does that
+    if key.task not in draft.state.reached:
+        finish(draft, entry)
     return True
 
 

@@ -135,8 +135,8 @@ class CompanyState:
         return None
 
     def _is_awaited(self, due: Due) -> bool:
-        """Whether the node still backs off, or the task still waits, until then. A retry, a stop or another failure leaves
-        an entry behind, which may lie far in the future.
+        """Whether the node still backs off, or the task still waits, until then. A retry, a stop or another failure
+        leaves an entry behind, which may lie far in the future.
         """
         due_ms, task, run, pos = due
         entry = self.entries.get(task)

@@ -331,6 +331,9 @@ async def _let_everything_end(scene: Scene, asks: Message[Any] | None) -> None:
     scene.may_end.set()
     if asks is not None and any(isinstance(answer, ActorCrashed) for answer in scene.answers):
         await scene.say(asks)
+    if isinstance(asks, Stop):
+        with trio.fail_after(5):  # long before the next sweep, and it is not let go
+            await scene.cancelled.wait()
     scene.let_go.set()
     await idle(scene.runtime)
 

@@ -32,6 +32,7 @@ def wide(title: str, nodes: int) -> Submit:
 async def test_newcomers_start_within_one_round_of_a_company_with_a_thousand_ready_nodes(
     opened: Opened, autojump_clock: MockClock
 ) -> None:
+    """C17."""
     starts: list[str] = []
     async with opened({"work": recorder(starts)}, executions_max=SLOTS) as runtime:
         await runtime.company("k1").ask(wide("a thousand", 1_000))

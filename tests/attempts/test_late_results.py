@@ -322,7 +322,7 @@ async def _nothing(_scene: Scene) -> None:
 async def test_a_late_result_is_recorded_and_changes_nothing(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, phase: str, outcome: str
 ) -> None:
-    """C11, C12."""
+    """C08, C11, C12."""
     async with a_scene(db_path, monkeypatch, OUTCOMES[outcome]) as scene:
         await PHASES[phase].reach(scene)
         await scene.settle()

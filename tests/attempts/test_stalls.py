@@ -113,7 +113,7 @@ async def test_without_a_limit_silence_may_last(opened: Opened, autojump_clock: 
 async def test_one_that_swallows_cancellation_is_left_behind_and_its_late_result_changes_nothing(
     opened: Opened, autojump_clock: MockClock
 ) -> None:
-    """C11: the timed-out attempt must not walk on through the graph."""
+    """C07, C11: the attempt that was released must not walk on through the graph."""
     ran: list[str] = []
 
     async def stubborn(ctx: Context) -> str:

@@ -482,7 +482,7 @@ ORDERS: dict[str, tuple[Callable[[Race], Awaitable[None]], ...]] = {
 async def test_of_a_stop_and_an_end_the_first_counts(
     db_path: Path, autojump_clock: MockClock, order: str, end: str
 ) -> None:
-    """The first to be committed, and in one commit the first to be taken."""
+    """C46, while finalizing: the first to be committed counts, and in one commit the first to be taken."""
     ends, stop_is_first = ENDS[end], order.startswith("the stop")
 
     class Ends(Gated):

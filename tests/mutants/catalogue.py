@@ -61,6 +61,27 @@ FAIR = "tests/attempts/test_fairness.py"
 WAITING = "tests/attempts/test_waiting.py"
 STALLS = "tests/attempts/test_stalls.py"
 WAKES = "tests/attempts/test_lost_wakes.py"
+CRASHES = (
+    "tests/attempts/test_actor_crashes.py::test_a_crash_of_the_actor_runs_nothing_twice_and_loses_nothing"
+)
+STOPS = "tests/attempts/test_stops.py"
+STOPPED_ANYWHERE = f"{STOPS}::test_a_stop_ends_the_task_within_the_grace_and_twice_is_harmless"
+LATE_RESULTS = "tests/attempts/test_late_results.py"
+COMES_LATE = f"{LATE_RESULTS}::test_a_late_result_is_recorded_and_changes_nothing"
+CLOSING = "tests/runtime/test_closing.py"
+NOT_BEGUN = (
+    f"{CLOSING}::test_a_child_that_was_started_and_has_not_begun_when_closing_begins_does_no_work[async]"
+)
+FAR_AWAY = "tests/core/test_retry.py::test_times_far_away_that_no_node_waits_for_any_more_are_not_kept"
+CLEARED = (
+    "tests/core/test_against_the_oracle.py::"
+    "test_due_times_are_what_the_definitions_say_however_often_they_are_cleared[8]"
+)
+NOT_LOOKED_UP = (
+    "tests/runtime/test_crashes.py::"
+    "test_a_message_that_cannot_even_be_looked_up_is_answered_and_not_taken_again"
+)
+GAUGES = "tests/runtime/test_statistics.py::test_every_gauge_shows_what_it_is_named_for"
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 
 
@@ -686,5 +707,172 @@ BEGIN
         " or self.wants_slot or self._held_up())",
         " or self.wants_slot)",
         (f"{WAKES}::test_what_was_held_up_by_attempts_left_behind_starts_when_they_are_gone",),
+    ),
+    Mutant(
+        "a message that cannot be looked up is forgotten",
+        "9",
+        "actors/runtime/company.py",
+        "            self._blame(turn, guilty, error)\n",
+        "            pass\n",
+        (
+            f"{CRASHES}[what to load-executing]",
+            NOT_LOOKED_UP,
+        ),
+    ),
+    Mutant(
+        "a message that cannot be looked up is taken again for ever",
+        "9",
+        "actors/runtime/company.py",
+        "            guilty = turn.envelopes[0] if ours and self._alone and messages else None\n",
+        "            guilty = None\n",
+        (NOT_LOOKED_UP,),
+    ),
+    Mutant(
+        "an end that is durable is told again as late",
+        "10",
+        "actors/runtime/company.py",
+        "            for effect in turn.draft.effects if turn.draft is not None else ():\n",
+        "            for effect in ():\n",
+        (f"{CRASHES}[publish-reporting]", f"{CRASHES}[finish-cancelling]"),
+    ),
+    Mutant(
+        "the next actor adopts nobody",
+        "6",
+        "actors/runtime/recovery.py",
+        "        if around.registry.get(AttemptRef(company, key)) is None\n    ]",
+        "        if True\n    ]",
+        (f"{CRASHES}[take-executing]", f"{CRASHES}[load of the next actor: facts-waiting]"),
+    ),
+    Mutant(
+        "a stop that was committed and not acted upon is forgotten",
+        "8",
+        "actors/runtime/recovery.py",
+        '            around.executor.cancel(AttemptRef(company, key), "stopped")\n',
+        "            pass\n",
+        (f"{CRASHES}[publish-being stopped]", f"{CRASHES}[cancel-being stopped]"),
+    ),
+    Mutant(
+        "what a crashed turn reserved is kept",
+        "3",
+        "actors/runtime/company.py",
+        "            slots.give_back()\n",
+        "            pass\n",
+        (f"{CRASHES}[commit, twice-starting]", f"{CRASHES}[publish-starting]"),
+    ),
+    Mutant(
+        "what has run to its end in this turn is stopped",
+        "6",
+        "actors/core/reports.py",
+        "    finish(draft, entry)  # the next message",
+        "    # the next message",
+        (
+            f"{STOPS}::test_of_a_stop_and_an_end_the_first_counts[its end and then the stop in one commit-a success]",
+            "tests/core/test_turns.py::test_what_is_said_in_the_turn_in_which_a_run_ends_finds_it_ended",
+        ),
+    ),
+    Mutant(
+        "a second stop does not wait for the first",
+        "3",
+        "actors/core/decide.py",
+        "    if status.settled or status is ING:\n        return False\n",
+        "    if status.settled:\n        return False\n",
+        (f"{STOPPED_ANYWHERE}[stopping already-ask]", f"{STOPPED_ANYWHERE}[stopping already-StopGoal]"),
+    ),
+    Mutant(
+        "what wants its slot back does not hear a stop",
+        "8",
+        "actors/runtime/execution.py",
+        "        self._slots.forget(attempt)\n",
+        "",
+        (f"{STOPPED_ANYWHERE}[returning from waiting-ask]",),
+    ),
+    Mutant(
+        "a goal is stopped in part",
+        "5",
+        "actors/core/decide.py",
+        "    for entry in sorted(members, key=lambda entry: entry.task.seq):\n",
+        "    for entry in sorted(members, key=lambda entry: entry.task.seq)[:1_000]:\n",
+        (f"{STOPS}::test_a_goal_of_many_tasks_in_every_phase_is_stopped_in_one_commit",),
+    ),
+    Mutant(
+        "an attempt of an older run is taken for the newest one's",
+        "6",
+        "actors/core/reports.py",
+        "    if entry.run is None or entry.run.number != key.run or entry.nodes is None",
+        "    if entry.run is None or entry.nodes is None",
+        (f"{COMES_LATE}[rerun, executing-a success]", f"{COMES_LATE}[rerun, executing-giving up]"),
+    ),
+    Mutant(
+        "what comes late while there is no actor is dropped",
+        "10",
+        "actors/runtime/company.py",
+        "        self.mailbox.drop_reports(lambda report: self._registered(report) is not None)\n",
+        "        self.mailbox.drop_reports(lambda report: True)\n",
+        (
+            f"{LATE_RESULTS}::test_a_late_result_that_comes_while_there_is_no_actor_is_kept_for_the_next[stopped]",
+            f"{LATE_RESULTS}::test_a_late_result_is_recorded_by_a_company_that_is_loaded_anew[failed-a success]",
+        ),
+    ),
+    Mutant(
+        "what returns late is counted as left behind for ever",
+        "8",
+        "actors/runtime/attempts.py",
+        "        self._abandoned.pop(attempt.ref, None)\n",
+        "",
+        (f"{COMES_LATE}[stopped-a success]",),
+    ),
+    Mutant(
+        "who waits is counted as executing",
+        "4",
+        "actors/runtime/statistics.py",
+        "        executing=runtime.registry.slots_in_use,\n",
+        "        executing=runtime.registry.slots_in_use + runtime.registry.waiting,\n",
+        (GAUGES,),
+    ),
+    Mutant(
+        "the lanes are mistaken for one another",
+        "4",
+        "actors/runtime/statistics.py",
+        "        mailbox_user=sum(user for user, _ in depths),\n",
+        "        mailbox_user=sum(system for _, system in depths),\n",
+        (GAUGES,),
+    ),
+    Mutant(
+        "a child that begins while the runtime closes works",
+        "8",
+        "actors/runtime/execution.py",
+        "        if self.closing:\n",
+        "        if False:\n",
+        (
+            NOT_BEGUN,
+            f"{CLOSING}::test_a_child_that_starts_while_the_runtime_closes_does_no_work",
+        ),
+    ),
+    Mutant(
+        "what a stop had ended is said to run again",
+        "4",
+        "actors/runtime/runtime.py",
+        "        again = self._interrupted | {",
+        "        again = self._interrupted | set(abandoned) | {",
+        (f"{CLOSING}::test_the_report_names_exactly_what_closing_cut_short",),
+    ),
+    Mutant(
+        "a time that no node waits for is kept until it comes",
+        "8",
+        "actors/core/state.py",
+        "        if len(self._due) > self._due_max:",
+        "        if False:",
+        (FAR_AWAY,),
+    ),
+    Mutant(
+        "times that are waited for are cleared away with the others",
+        "5",
+        "actors/core/state.py",
+        "            self._due = sorted(set(filter(self._is_awaited, self._due)))\n",
+        "            self._due = []\n",
+        (
+            FAR_AWAY,
+            CLEARED,
+        ),
     ),
 ]

@@ -83,6 +83,7 @@ async def test_draining_waits_for_no_backoff_and_no_person(db_path: Path, autoju
 async def test_what_waits_for_an_execution_slot_does_not_start_in_a_drain(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
+    """C44."""
     work = Gated()
     async with a_host(db_path, {"work": work}, executions_max=1) as runtime:
         await runtime.company("one").ask(a_task("work", id="a"))
@@ -364,6 +365,7 @@ async def test_the_report_names_what_was_interrupted_and_what_was_left_behind(
 async def test_closing_says_for_whom_it_waits_if_a_handler_does_not_end(
     db_path: Path, autojump_clock: MockClock, logs: list[dict[str, object]]
 ) -> None:
+    """C45: what swallows its cancellation for ever cannot be ended, but it is named."""
     work = Stubborn()
     async with a_host(db_path, {"work": work}) as runtime:
         await runtime.company("k").ask(a_task("work", id="a"))
@@ -445,7 +447,7 @@ async def test_a_child_that_was_started_and_has_not_begun_when_closing_begins_do
 async def test_nothing_starts_in_the_grace_whatever_makes_it_ready(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
-    """A result makes the next node ready, a backoff ends, a slot becomes free: all of it waits for the next host."""
+    """C44: a result makes the next node ready, a slot becomes free, a backoff ends: it all waits for the next host."""
     began: list[str] = []
 
     async def lingers(ctx: Context) -> str:

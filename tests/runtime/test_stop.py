@@ -55,6 +55,7 @@ async def slot_is_free(company: Company) -> None:
 async def test_a_queued_task_is_stopped_on_the_spot_and_never_starts(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
+    """C46, while queued."""
     work = Gated()
     async with a_host(db_path, {"work": work}, timeless=True) as runtime:
         company = runtime.company("k")
@@ -71,6 +72,7 @@ async def test_a_queued_task_is_stopped_on_the_spot_and_never_starts(
 async def test_a_stop_that_meets_the_commit_of_the_start_cancels_what_it_started(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
+    """C46, while persisting."""
     work, gate = Gated(), Wrapper(GatedConnection)
     async with a_host(db_path, {"work": work}, wrap=gate) as runtime:
         company = runtime.company("k")
@@ -246,6 +248,7 @@ async def test_a_goal_is_stopped_as_a_whole_in_one_commit(db_path: Path, autojum
 async def test_a_handler_that_does_not_hear_its_cancellation_is_left_behind_after_the_grace(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
+    """C46, C08: it ignores the stop, and its late end frees nothing."""
     work = Stubborn()
     async with a_host(db_path, {"work": work}, executions_max=1) as runtime:
         company = runtime.company("k")

@@ -433,7 +433,7 @@ async def test_an_attempt_that_ends_while_the_next_actor_loads_is_told_of_once(
 async def test_a_run_that_was_stopping_when_its_actor_crashed_is_still_stopped(
     db_path: Path, autojump_clock: MockClock, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the crash came between the commit of the stop and the cancellation."""
+    """C46: also if the crash came between the commit of the stop and the cancellation."""
     cancel = Executor.cancel
     mistakes = [ZeroDivisionError("while acting")]
 

@@ -34,6 +34,7 @@ def _timed(
     ["normal_end", "normal_end_with_a_thread_left", "cancelled_while_opening", "closing_cancelled"],
 )
 def test_a_host_that_comes_to_its_end_exits(tmp_path: Path, what: str) -> None:
+    """C45 with a thread that does not end."""
     path = tmp_path / "companies.db"
     with a_host(what, path) as child:
         wait_for(child, "leaving")
@@ -72,6 +73,7 @@ def test_ctrl_c_closes_now_and_costs_the_attempt_nothing(tmp_path: Path) -> None
 
 
 def test_ctrl_c_twice_ends_while_a_handler_takes_its_time(tmp_path: Path) -> None:
+    """C45."""
     path = tmp_path / "companies.db"
     with a_host("slow_until_a_signal", path) as child:
         wait_for(child, "executing")
