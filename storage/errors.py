@@ -10,6 +10,7 @@ by the text, which changes between versions.
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from typing import Final, Literal
 
@@ -46,18 +47,20 @@ class StorageError(TurnkeeperError):
 class StoreUnavailable(StorageError):
     """The database cannot be read or written at present: busy, locked, full, or input/output.
 
-    Nobody's request is at fault. The writer tries again by itself; a reader may ask again.
+    Nobody's request is at fault. The writer tries again by itself; a reader may ask again. Only when it cannot
+    be opened where it was said to be the path is at fault; ``advice`` says which it is, and what to do.
     """
 
     cause: str
     sqlite_errorname: str | None = None
+    advice: str = (
+        "Nothing is wrong with the request; "
+        "look at the disk, its permissions, and who else holds the database"
+    )
 
     def __str__(self) -> str:
         name = f" ({self.sqlite_errorname})" if self.sqlite_errorname else ""
-        return (
-            f"the store is not available: {self.cause}{name}. Nothing is wrong with the request; "
-            "look at the disk, its permissions, and who else holds the database"
-        )
+        return f"the store is not available: {self.cause}{name}. {self.advice}"
 
 
 @attrs.define(slots=False, eq=False)
@@ -104,10 +107,14 @@ class DatabaseInUse(StorageError):
 
 @attrs.define(slots=False, eq=False)
 class NotADatabase(StorageError):
-    """The file is not one of ours; nothing was written to it. The path is at fault."""
+    """The file is not one of ours; nothing was written to it. The path is at fault.
+
+    ``absent``: there is nothing yet, neither a file nor anything in it.
+    """
 
     path: str
     why: str
+    absent: bool = False
 
     def __str__(self) -> str:
         return (
@@ -212,8 +219,22 @@ def classify(exc: BaseException) -> Literal["transient", "permanent"]:
     return "permanent"
 
 
+_NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NO_PLACE: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOLCK}
+)
+
+
 def unavailable(exc: sqlite3.Error | OSError) -> StoreUnavailable:
-    """Put a transient error into words for a caller; raise it `from exc`."""
+    """Put a transient error, or a path that cannot be used, into words for a caller; raise it `from exc`."""
+    if isinstance(exc, OSError) and exc.errno in _NO_FOLDER | _NO_PLACE:
+        cause = f"{exc.strerror}: {exc.filename}" if exc.filename else str(exc)
+        what = (
+            "make its folder, or give another path"
+            if exc.errno in _NO_FOLDER
+            else "give one on a local disk, in a folder in which this user may write"
+        )
+        return StoreUnavailable(cause, advice=f"The path is at fault: {what}")
     return StoreUnavailable(str(exc), getattr(exc, "sqlite_errorname", None))
 
 

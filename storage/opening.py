@@ -74,7 +74,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     name = _resolve(path)
     if _identify(name) == 0:
-        raise NotADatabase(name, "it is empty")
+        raise NotADatabase(name, "it is empty", absent=True)
     raw = _connect(name, "mode=rw")
     try:
         configure_reader(raw)
@@ -186,7 +186,7 @@ def _refuse_what_is_no_file(name: str) -> None:
     try:
         mode = Path(name).stat().st_mode
     except FileNotFoundError:
-        raise NotADatabase(name, "there is no such file") from None
+        raise NotADatabase(name, "there is no such file", absent=True) from None
     except OSError as exc:
         raise unavailable(exc) from exc
     if not stat.S_ISREG(mode):

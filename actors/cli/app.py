@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any, Final, TextIO
 
@@ -35,7 +35,7 @@ from actors.cli.maintenance import maintain
 from actors.cli.output import Output, complain
 from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, SteerOptions, parse
 from actors.cli.plan import PlanError, read_plan
-from actors.cli.progress import View, open_view
+from actors.cli.progress import open_view
 from actors.cli.read import CompanyNotThere, read
 from actors.cli.run import Ended, execute
 from actors.cli.sending import steer
@@ -87,6 +87,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _carry_out(options: Options) -> int:
+    _log_to(complain, complain)
     if isinstance(options, ReadOptions):
         return await read(options, Output(sys.stdout))
     if isinstance(options, SteerOptions):
@@ -103,7 +104,7 @@ async def _carry_out(options: Options) -> int:
 async def _run(options: RunOptions, stdout: TextIO) -> int:
     plan = read_plan(options.plan)
     with open_view(stdout, json=options.json) as view:
-        _log_to(view)
+        _log_to(view.note, view.warn)
         ended = await execute(plan, options, view)
         status = exit_status(ended)
         steps = next_steps(ended.statuses, options.plan, options.db)
@@ -120,7 +121,7 @@ async def _demo(options: DemoOptions, stdout: TextIO) -> int:
     run = demo_options(options)
     plan = read_plan(run.plan, folder=demo_folder())
     with open_view(stdout, json=options.json) as view:
-        _log_to(view)
+        _log_to(view.note, view.warn)
         ended = await execute(plan, run, view, DemoHook(view))
         status = exit_status(ended)
         if status == EXIT_UNFINISHED and as_intended(ended.statuses):
@@ -190,19 +191,23 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 # --- the structured log -------------------------------------------------------------------------------------
 
 
-def _log_to(view: View) -> None:
-    """Show what functions of the plan log. Events come to the view as events, so their log lines are
-    dropped."""
+def _log_to(note: Callable[[str], None], warn: Callable[[str], None]) -> None:
+    """Show what functions of the plan log, and what the runtime has to say of itself; from a warning on it is a
+    diagnosis. Events come to the view as events, so their log lines are dropped. Unconfigured, structlog would
+    write all of it to standard output.
+    """
 
-    def show(_logger: object, _method: str, entry: Mapping[str, Any]) -> str:
+    def show(_logger: object, method: str, entry: Mapping[str, Any]) -> str:
         said = str(entry.get("event", ""))
         if said not in KINDS:
             who = "/".join(str(entry[key]) for key in ("company", "task") if key in entry)
             rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key not in _LOG_KEYS)
-            view.note(plain(": ".join(part for part in (who, said, rest) if part)))
+            text = plain(": ".join(part for part in (who, said, rest) if part))
+            (note if method in _TALK else warn)(text)
         raise structlog.DropEvent
 
     structlog.configure(processors=[show], cache_logger_on_first_use=False)
 
 
+_TALK: Final = frozenset({"debug", "info", "msg"})
 _LOG_KEYS: Final = frozenset({"event", "company", "task", "run", "node", "attempt"})

@@ -128,9 +128,29 @@ def _whole(text: str) -> int:
 _DIGITS_MAX: Final = 18
 
 _EPILOG: Final = """\
+exit status: 0 done, and all tasks of a run completed; 1 something failed, is blocked or waits for a person
+(but for the one task that demo leaves for you); 2 the plan, the arguments or the database cannot be used;
+130 interrupted.
+"""
+_EPILOGS: Final = {
+    "run": """\
 exit status: 0 all tasks completed; 1 something failed, is blocked or waits for a person;
 2 the plan, the arguments or the database cannot be used; 130 interrupted.
-prune and delete also end with 1 while a process runs the database.
+""",
+    "demo": """\
+exit status: 0 it ended as it should, with at most one task left, which waits for you; 1 more is left;
+2 the arguments or the database cannot be used; 130 interrupted.
+""",
+    "prune": """\
+exit status: 0 done; 1 a process runs the database; 2 the arguments or the database cannot be used; 130 interrupted.
+""",
+    "delete": """\
+exit status: 0 done; 1 a process runs the database, or --yes was not given; 2 the arguments or the database cannot be
+used; 130 interrupted.
+""",
+}
+_EPILOG_OF_READS: Final = """\
+exit status: 0 done; 2 the arguments or the database cannot be used; 130 interrupted.
 """
 
 _STEERING_EPILOG: Final = """\
@@ -174,7 +194,7 @@ def _add(
         name,
         help=help_text,
         description=f"{help_text[0].upper()}{help_text[1:]}.{more}",
-        epilog=epilog,
+        epilog=epilog or _EPILOGS.get(name, _EPILOG_OF_READS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         **more_options,
@@ -243,7 +263,12 @@ def _add_reads(commands: Commands) -> None:
         if what in _JSON_LINES:
             read.add_argument("--json", action="store_true", help=_JSON_LINES[what])
         if what == "log":
-            read.add_argument("-f", "--follow", action="store_true", help="go on with what is yet to come")
+            read.add_argument(
+                "-f",
+                "--follow",
+                action="store_true",
+                help="go on with what is yet to come; may be started before the first run",
+            )
             read.add_argument(
                 "--after", type=_whole, metavar="N", help="only what stands after position N, without a gap"
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
@@ -43,6 +44,9 @@ class View(Protocol):
     def note(self, text: str) -> None:
         """Something that `run` itself has to say, in one line."""
 
+    def warn(self, text: str) -> None:
+        """A diagnosis, in one line: to standard error."""
+
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
         """Where every company stands now."""
 
@@ -63,6 +67,9 @@ class LineView:
     def note(self, text: str) -> None:
         self._out.line(text)
 
+    def warn(self, text: str) -> None:
+        complain(text)
+
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
         """Lines say it event by event."""
 
@@ -82,6 +89,9 @@ class JsonView:
         self._out.json(event_json(event))
 
     def note(self, text: str) -> None:
+        complain(text)
+
+    def warn(self, text: str) -> None:
         complain(text)
 
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
@@ -110,6 +120,10 @@ class LiveView:
 
         with _broken_terminal():
             self._progress.console.print(Text(text), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Where standard error is the terminal too, rich puts it above the bars."""
+        complain(text)
 
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
         with _broken_terminal():
@@ -190,5 +204,6 @@ def _bars(stream: TextIO) -> Progress | None:
         TextColumn("{task.fields[doing]}", markup=False, table_column=doing),
         console=TerminalMayGo(file=stream, highlight=False),
         auto_refresh=False,
+        redirect_stderr=sys.stderr.isatty(),
         expand=True,
     )

@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import attrs
+import trio
 
 from actors import (
     Letter,
+    NotADatabase,
     Reader,
     RunStatus,
     TaskStatus,
@@ -23,7 +26,7 @@ from actors import (
 )
 from actors.cli.advice import advice
 from actors.cli.events import closing, event_json, event_line, what_happened
-from actors.cli.output import Output
+from actors.cli.output import Output, complain
 from actors.cli.parser import ReadOptions, TaskName
 from actors.cli.standing import name_of, tally, why, word
 from actors.cli.steering import COMMAND_OF
@@ -35,6 +38,7 @@ EXIT_NO_RESULT = 1
 """`result` of a task that is not completed: what is shown is not all of it."""
 LETTERS_SHOWN = 50
 """Of those that wait and of those that were answered, each."""
+LOOK_PAUSE_S = 0.25
 STATUS_TASKS_SHOWN = 200
 """Of each company in `status`; `queue` and `log` have the rest."""
 
@@ -50,8 +54,11 @@ class CompanyNotThere(Exception):
 async def read(options: ReadOptions, out: Output) -> int:
     """Carry out one reading command and return the exit status.
 
-    Raises `CompanyNotThere`, `TaskUnknown`, `StorageError`.
+    Who follows may come before the first run: a database and a company that are not there yet are waited for,
+    and standard error says so. Raises `CompanyNotThere`, `TaskUnknown`, `StorageError`.
     """
+    if options.follow:
+        await _until_there(options.db)
     async with open_reader(options.db) as reader:
         return await _COMMANDS[options.what](reader, options, out)
 
@@ -61,6 +68,21 @@ async def require_company(reader: Reader, company: str, more: Iterable[str] = ()
     known = {*await reader.companies(), *more}
     if company not in known:
         raise CompanyNotThere(company, known)
+
+
+async def _until_there(db: Path) -> None:
+    waits = False
+    while True:
+        try:
+            async with open_reader(db):
+                return
+        except NotADatabase as error:
+            if not error.absent or not db.parent.is_dir():
+                raise
+        if not waits:
+            complain(f"there is no database {plain(str(db))} yet: waits for the first run to make it")
+            waits = True
+        await trio.sleep(LOOK_PAUSE_S)
 
 
 async def _companies(reader: Reader, options: ReadOptions) -> list[str]:
@@ -182,7 +204,12 @@ async def _timeline(reader: Reader, options: ReadOptions, out: Output) -> int:
 
 
 async def _log(reader: Reader, options: ReadOptions, out: Output) -> int:
-    await _companies(reader, options)
+    try:
+        await _companies(reader, options)
+    except CompanyNotThere as error:
+        if not options.follow:
+            raise
+        complain(f"{error}. Waits for it")
     found = reader.events(company=options.company, after=options.after, follow=options.follow)
     async with closing(found) as events:
         async for event in events:

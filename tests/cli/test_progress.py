@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,26 @@ def test_a_terminal_gets_a_bar_for_each_company_and_lines_for_what_goes_wrong(te
     assert "acme/[red]a\\x1b: attempt 1 of n failed: boom" in shown
     assert "begins" not in shown
     assert shown.endswith("\nthe end\n")
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_warning_goes_to_standard_error_alone(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    with open_view(stream, json=json) as view:
+        view.warn("the disk is slow")
+    assert (stream.getvalue(), capsys.readouterr().err) == ("", "turnkeeper: the disk is slow\n")
+
+
+def test_a_terminal_shows_a_warning_above_its_bars_only_if_it_is_standard_error_too(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, "stderr", error)
+        with open_view(terminal, json=False) as view:
+            assert isinstance(view, LiveView)
+            view.warn("the disk is slow")
+        assert ("the disk is slow" in error.getvalue()) is not error.isatty()
+        assert ("the disk is slow" in terminal.getvalue()) is error.isatty()
 
 
 def test_many_companies_share_a_screen(terminal: Terminal) -> None:

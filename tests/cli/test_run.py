@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from actors import Archive, Event, open_reader, open_runtime
-from actors.cli import run
+from actors.cli import app, run
+from actors.cli.output import Output
 from actors.commands import command
 
 from .conftest import Place
@@ -129,6 +132,53 @@ def test_the_lines_tell_what_happened_once_each(place: Place) -> None:
         "printed by a function",
     ):
         assert told.count(line) == 1, line
+
+
+DIAGNOSES = """
+import structlog
+
+structlog.get_logger("turnkeeper").warning("said.at_import", of="a plan")
+
+async def warns(ctx):
+    ctx.log.warning("warned by a function", count=2)
+    ctx.log.info("logged by a function")
+    structlog.get_logger("turnkeeper").error("disk.slow", cause="full")
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_diagnoses_go_to_standard_error_and_nowhere_else(place: Place, options: list[str]) -> None:
+    """Nobody has configured structlog here, which by itself writes all to standard output."""
+    (place.folder / "plan_functions_diagnoses.py").write_text(DIAGNOSES)
+    sys.modules.pop("plan_functions_diagnoses", None)
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_diagnoses:warns'\n")
+    done = place.run(*options)
+    assert done.status == 0
+    diagnoses = [
+        "said.at_import: of=a plan",
+        "acme/a: warned by a function: count=2",
+        "disk.slow: cause=full",
+    ]
+    lines = done.err.splitlines()
+    assert [line for line in lines if not line.endswith(("added", "logged by a function"))] == [
+        f"turnkeeper: {diagnosis}" for diagnosis in diagnoses
+    ]
+    for said in ("said.at_import", "warned by a function", "disk.slow"):
+        assert said not in done.out
+    if not options:
+        assert "acme/a: logged by a function" in done.lines
+
+
+def test_diagnoses_of_the_reading_commands_go_to_standard_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(_options: object, out: Output) -> None:
+        structlog.get_logger("storage.bridge").warning("thread_left", thread="x")
+        out.line("read")
+
+    monkeypatch.setattr(app, "read", read)
+    done = place.cli("status")
+    assert (done.status, done.out, done.err) == (0, "read\n", "turnkeeper: thread_left: thread=x\n")
 
 
 def test_running_a_plan_again_does_nothing_twice(place: Place) -> None:
@@ -353,11 +403,20 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(place: Place, content: str) ->
 
 
 def test_a_database_that_does_not_exist_is_not_made_by_reading(place: Place) -> None:
-    for argv in (["status"], ["queue"], ["log", "--follow"], ["explain", "acme/a"], ["timeline", "acme/a"]):
+    for argv in (["status"], ["queue"], ["log"], ["explain", "acme/a"], ["timeline", "acme/a"]):
         done = place.cli(*argv)
         assert (done.status, done.out) == (2, "")
         assert "there is no such file" in done.err
     assert list(place.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["none/x.db", "x.db"])
+def test_a_log_cannot_be_followed_where_no_run_could_ever_make_it(place: Place, where: str) -> None:
+    from actors.cli import main
+
+    (place.folder / "x.db").write_text("hello, this is a letter and not a database at all")
+    assert main(["log", "-f", "--db", str(place.folder / where)]) == 2
+    assert "is not a Turnkeeper database" in place.capsys.readouterr().err
 
 
 def test_a_folder_that_does_not_exist_ends_with_status_2(place: Place) -> None:
@@ -366,7 +425,11 @@ def test_a_folder_that_does_not_exist_ends_with_status_2(place: Place) -> None:
     from actors.cli import main
 
     assert main(["run", str(plan), "--db", str(place.folder / "none" / "x.db")]) == 2
-    assert len(place.capsys.readouterr().err.splitlines()) == 1
+    out, err = place.capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    assert line.startswith("turnkeeper: the store is not available: No such file or directory: ")
+    assert line.endswith(". The path is at fault: make its folder, or give another path")
 
 
 # --- reading ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -258,9 +259,18 @@ def test_a_reader_creates_nothing(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_does_not_exist_is_not_made_up(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="No such file or directory"):
+    with pytest.raises(StoreUnavailable, match="No such file or directory") as raised:
         open_writer(tmp_path / "none" / "test.db", schema=SCHEMA)
+    assert str(raised.value).endswith("The path is at fault: make its folder, or give another path")
     assert everything_in(tmp_path) == {}
+
+
+def test_a_file_where_a_folder_should_be_is_the_paths_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for opener in OPENERS:
+        with pytest.raises(StoreUnavailable, match="Not a directory") as raised:
+            opener(tmp_path / "file" / "test.db")
+        assert "The path is at fault: make its folder" in str(raised.value)
 
 
 def test_a_refused_opening_leaves_no_connection_open(tmp_path: Path) -> None:
@@ -337,6 +347,8 @@ def test_errors_carry_fields_and_say_whose_fault_it_is_and_what_to_do() -> None:
     away = unavailable(busy)
     assert (away.cause, away.sqlite_errorname) == ("database is locked", "SQLITE_PLANNED")
     assert "Nothing is wrong with the request" in str(away)
+    assert "The path is at fault" in str(unavailable(PermissionError(errno.EACCES, "Permission denied")))
+    assert "Nothing is wrong" in str(unavailable(OSError(errno.ENOSPC, "No space left on device")))
     no = refused(busy)
     assert isinstance(no, UnitRefused)
     assert no.__cause__ is busy

@@ -170,7 +170,7 @@ def test_the_lock_file_is_private_and_never_written_through_a_planted_link(tmp_p
     assert (tmp_path / "test.db.lock").stat().st_mode & 0o777 == 0o600
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "trap.db.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="The path is at fault"):
         acquire(tmp_path / "trap.db")
     assert (tmp_path / "precious").read_text() == "precious"
 
