@@ -20,7 +20,7 @@ import trio
 from actors.core.state import CompanyState
 from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
 from actors.retention import DeletedCompany, PruneReport, Retention
-from storage.errors import StaleEpoch
+from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.loading import find_company
 from storage.opening import WAL_BYTES_KEPT
 from storage.records import CompanyRecord, EventRecord
@@ -78,11 +78,19 @@ class Housekeeper:
         """One pass."""
         for company_id in await marked_companies(self.database):
             if company_id not in self._waited_for:
-                await finish_deletion(self, company_id)
+                await self._finish_deletion(company_id)
         await self._look_at_wal()
         retention = self._runtime.options.retention
         if not retention.keeps_all:
             await self._prune(retention, companies=trio.current_time() >= self._walk_at_s)
+
+    async def _finish_deletion(self, company_id: int) -> None:
+        try:
+            await finish_deletion(self, company_id)
+        except (StoreUnavailable, StoreClosed, OutcomeUnknown):
+            raise
+        except Exception as error:  # one company's, whatever it is; the next pass tries again
+            _log.warning("deletion.failed", company_id=company_id, cause=describe(error), exc_info=error)
 
     # --- pruning --------------------------------------------------------------------------------------------
 
@@ -116,7 +124,7 @@ class Housekeeper:
         self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
     ) -> T | None:
         """Where an actor lives it does it, else nobody can come before the unit: it is handed in at once. One that
-        is parked is passed by.
+        is parked is passed by, and so is another company that has the name by now.
         """
         cell = self._runtime.supervisor.find(company.name)
         if cell is None:
@@ -127,7 +135,12 @@ class Housekeeper:
                 return None
         if cell.parked is not None:
             return None
-        errand = Errand(lambda state: prepare(state.company.epoch, state.entries))
+
+        def prepared(state: CompanyState) -> Unit[T] | None:
+            same = state.company.company_id == company.company_id
+            return prepare(state.company.epoch, state.entries) if same else None
+
+        errand = Errand(prepared)
         cell.mailbox.put_errand(errand)
         with trio.fail_after(ANSWER_S):
             value: T | None = await errand.reply.wait()

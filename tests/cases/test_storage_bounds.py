@@ -62,7 +62,7 @@ async def test_the_wal_stays_small_while_a_reader_of_the_log_takes_its_time(
             seen.append(event)
             await trio.sleep(600)
 
-    bound = 3 * WAL_PAGES * 4096
+    bound = 2 * WAL_PAGES * 4096
     async with a_host(db_path) as runtime, trio.open_nursery() as nursery:
         nursery.start_soon(slowly, runtime)
         read: list[int] = []

@@ -82,6 +82,15 @@ NOT_LOOKED_UP = (
     "test_a_message_that_cannot_even_be_looked_up_is_answered_and_not_taken_again"
 )
 GAUGES = "tests/runtime/test_statistics.py::test_every_gauge_shows_what_it_is_named_for"
+AGES = "tests/runtime/test_retention.py"
+FLOORS = "tests/runtime/test_cursor_too_old.py"
+DELETION = "tests/runtime/test_deletion.py"
+MAINTENANCE = "tests/runtime/test_maintenance.py"
+COPIES = "tests/storage/test_backup.py"
+BOUNDS = "tests/cases/test_storage_bounds.py"
+SWEEP_BOUND = (
+    f"{BOUNDS}::test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_everything_gets_its_turn"
+)
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 
 
@@ -95,7 +104,7 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema")
+TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema", "retention")
 """Every table that has to have a mutant, beside the ten promises."""
 
 MUTANTS = [
@@ -873,6 +882,262 @@ BEGIN
         (
             FAR_AWAY,
             CLEARED,
+    # --- letting go: what is needed stays
+    Mutant(
+        "a task that others depend on is pruned",
+        "retention",
+        "storage/retention.py",
+        '    return [row[0] for row in conn.execute(SQL["dependents_of"], params).fetchall()]\n',
+        "    return []\n",
+        (
+            f"{AGES}::test_an_upstream_stays_for_whom_it_is_a_condition_or_an_input",
+            f"{AGES}::test_many_that_need_the_same_go_and_it_goes_after_the_last",
+        ),
+    ),
+    Mutant(
+        "a chain goes one task at a time",
+        "retention",
+        "storage/retention.py",
+        "            work.extend(upstream_seqs(conn, company_id, seq))\n",
+        "            pass\n",
+        (f"{AGES}::test_a_chain_goes_from_its_end_in_one_pass",),
+    ),
+    Mutant(
+        "a task is pruned in the middle of a turn",
+        "retention",
+        "actors/runtime/housekeeping.py",
+        "        if cell is None:\n            unit = prepare(company.epoch, ())\n",
+        "        if True:\n            unit = prepare(company.epoch, ())\n",
+        (f"{AGES}::test_what_a_turn_has_read_does_not_go_before_its_commit",),
+    ),
+    Mutant(
+        "a task is pruned under an actor that has just come",
+        "retention",
+        "actors/runtime/pruning.py",
+        "        if row is None or row[0] != self.epoch:\n",
+        "        if row is None:\n",
+        (f"{AGES}::test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch",),
+    ),
+    Mutant(
+        "a task is pruned that the actor holds in memory",
+        "retention",
+        "actors/runtime/pruning.py",
+        "if task not in held and seq not in alive]",
+        "if seq not in alive]",
+        (f"{AGES}::test_what_the_actor_holds_in_memory_stays_until_it_has_left",),
+    ),
+    Mutant(
+        "attempts that were left behind are forgotten",
+        "retention",
+        "actors/runtime/housekeeping.py",
+        "for attempt in (*registry.of_company(company), *left))",
+        "for attempt in registry.of_company(company))",
+        (f"{AGES}::test_what_an_attempt_was_left_behind_of_stays_until_it_has_returned",),
+    ),
+    Mutant(
+        "a task goes by its first run",
+        "retention",
+        "storage/sql/queries.sql",
+        "WHERE run.company_id = task.company_id AND run.seq = task.seq ORDER BY run.number DESC LIMIT 1)",
+        "WHERE run.company_id = task.company_id AND run.seq = task.seq ORDER BY run.number LIMIT 1)",
+        (f"{AGES}::test_a_task_goes_by_its_newest_run_and_not_while_that_is_open",),
+    ),
+    Mutant(
+        "a key goes before its time",
+        "retention",
+        "storage/sql/queries.sql",
+        "    (task.key IS NULL OR task.created_ms < :keys_ms)\n",
+        "    1\n",
+        (
+            f"{AGES}::test_a_key_lives_with_its_task_which_stays_until_the_key_may_go",
+            f"{AGES}::test_where_keys_are_kept_for_ever_so_are_their_tasks",
+        ),
+    ),
+    Mutant(
+        "a quarantined task is pruned",
+        "retention",
+        "storage/sql/queries.sql",
+        """            AND NOT EXISTS (SELECT 1 FROM quarantine
+                            WHERE quarantine.company_id = task.company_id AND quarantine.seq = task.seq) END
+""",
+        "        END\n",
+        (f"{AGES}::test_a_quarantined_task_waits_for_a_person_even_if_it_is_completed",),
+    ),
+    Mutant(
+        "a pass goes in one unit",
+        "retention",
+        "storage/retention.py",
+        "ROWS_MAX: Final = 500\n",
+        "ROWS_MAX: Final = 500_000\n",
+        (f"{DELETION}::test_it_goes_in_small_units_between_which_others_get_their_turn",),
+    ),
+    # --- letting go: the log
+    Mutant(
+        "a reader goes on behind a gap",
+        "10",
+        "actors/runtime/log.py",
+        "        if self._after < floor:\n",
+        "        if False:\n",
+        (
+            f"{FLOORS}::test_a_cursor_below_the_floor_is_refused_and_told_where_the_floor_is",
+            f"{FLOORS}::test_a_reader_that_is_overtaken_gets_what_it_has_fetched_and_then_hears_of_it",
+        ),
+    ),
+    Mutant(
+        "a quiet company's cursor is too old with the log's",
+        "10",
+        "actors/runtime/log.py",
+        "        floor = floor_of(conn, company_id)\n",
+        "        floor = floor_of(conn)\n",
+        (f"{FLOORS}::test_a_company_s_own_floor_counts_for_its_readers",),
+    ),
+    Mutant(
+        "lines go and the floor stays",
+        "10",
+        "storage/retention.py",
+        "    for company_id, top in tops.items():\n",
+        "    for company_id, top in list(tops.items())[1:]:\n",
+        (f"{FLOORS}::test_a_cursor_below_the_floor_is_refused_and_told_where_the_floor_is",),
+    ),
+    Mutant(
+        "the log goes with a hole",
+        "10",
+        "storage/retention.py",
+        "        elif row[1] <= cutoffs.now_ms:\n            break\n",
+        "",
+        (f"{AGES}::test_a_line_that_is_young_keeps_what_stands_behind_it",),
+    ),
+    Mutant(
+        "each pruning of the log is told to the next for ever",
+        "10",
+        "storage/retention.py",
+        "return rows[-1][0] if any(row[2] != kind for row in rows) else None",
+        "return rows[-1][0] if rows else None",
+        (f"{AGES}::test_a_log_of_nothing_but_prunings_is_left_alone",),
+    ),
+    # --- deleting a company
+    Mutant(
+        "a company that runs is deleted",
+        "retention",
+        "actors/runtime/deletion.py",
+        "        if active or self.attempts:\n",
+        "        if self.attempts:\n",
+        (f"{MAINTENANCE}::test_what_a_dead_process_left_is_left_to_the_next_host",),
+    ),
+    Mutant(
+        "a company that nobody deleted goes",
+        "retention",
+        "actors/runtime/deletion.py",
+        "            raise NotMarked\n",
+        "            pass\n",
+        (f"{DELETION}::test_nothing_of_a_company_that_nobody_deleted_goes",),
+    ),
+    Mutant(
+        "an actor of a deleted company goes on",
+        "retention",
+        "storage/sql/queries.sql",
+        "UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL\n",
+        "UPDATE companies SET name = NULL, due_ms = NULL\n",
+        (f"{DELETION}::test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more",),
+    ),
+    Mutant(
+        "the id of a deleted company is given to the next",
+        "schema",
+        "storage/sql/schema.sql",
+        "    company_id  INTEGER PRIMARY KEY AUTOINCREMENT, ",
+        "    company_id  INTEGER PRIMARY KEY, ",
+        (f"{DELETION}::test_the_name_begins_anew_with_an_id_and_numbers_of_its_own",),
+    ),
+    Mutant(
+        "a deleted company comes back by being looked at",
+        "retention",
+        "actors/runtime/company.py",
+        "        while not self.mailbox.addressed:\n",
+        "        while False:\n",
+        (f"{DELETION}::test_it_does_not_come_back_by_being_looked_at",),
+    ),
+    Mutant(
+        "a deletion that was cut short is forgotten",
+        "5",
+        "actors/runtime/housekeeping.py",
+        "            if company_id not in self._waited_for:\n",
+        "            if False:\n",
+        (
+            f"{DELETION}::test_who_stops_waiting_does_not_stop_it",
+            f"{MAINTENANCE}::test_a_deletion_that_was_begun_is_finished_by_whoever_opens_the_database_next",
+        ),
+    ),
+    Mutant(
+        "a table is forgotten when a company is deleted",
+        "retention",
+        "storage/retention.py",
+        '"company_quarantine"),\n',
+        "None),\n",
+        (
+            "tests/storage/test_retention.py::test_whatever_has_a_company_goes_with_it_and_whatever_has_a_task_with_that",
+        ),
+    ),
+    # --- a copy, the write-ahead log, and a long backlog
+    Mutant(
+        "a copy is not checked",
+        "retention",
+        "storage/backup.py",
+        '        if found != ["ok"]:\n',
+        "        if False:\n",
+        (f"{COPIES}::test_a_copy_that_does_not_hold_together_is_none",),
+    ),
+    Mutant(
+        "a copy overwrites",
+        "retention",
+        "storage/backup.py",
+        "        if os.path.lexists(name):\n",
+        "        if False:\n",
+        (f"{COPIES}::test_nothing_is_overwritten_and_nothing_that_lies_there_becomes_a_part_of_it",),
+    ),
+    Mutant(
+        "a copy ends the processes of its original",
+        "retention",
+        "storage/backup.py",
+        '        raw.execute(SQL["forget_processes"])\n',
+        "",
+        (f"{COPIES}::test_processes_of_the_original_are_not_in_the_copy",),
+    ),
+    Mutant(
+        "a reading leaves its snapshot open",
+        "retention",
+        "storage/store.py",
+        "            connection.text_factory = str\n    finally:\n        roll_back(connection)\n",
+        "            connection.text_factory = str\n    finally:\n        pass\n",
+        (
+            f"{BOUNDS}::test_the_wal_stays_small_while_a_reader_of_the_log_takes_its_time",
+            f"{BOUNDS}::test_a_list_that_is_cancelled_half_way_holds_no_snapshot",
+        ),
+    ),
+    Mutant(
+        "a write-ahead log that has grown stays so",
+        "retention",
+        "storage/wal.py",
+        '    busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()\n    return bool(busy)\n',
+        "    return False\n",
+        (f"{BOUNDS}::test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_he_goes",),
+    ),
+    Mutant(
+        "a long backlog is looked at in one go",
+        "8",
+        "actors/runtime/recovery.py",
+        "    for _ in range(min(len(unseen), LOOKED_MAX)):\n",
+        "    for _ in range(len(unseen)):\n",
+        (SWEEP_BOUND,),
+    ),
+    Mutant(
+        "a long backlog is loaded at every sweep",
+        "8",
+        "actors/runtime/sweep.py",
+        "                if rest_s > EVERY_S:\n",
+        "                if False:\n",
+        (
+            f"{BOUNDS}::test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every_time",
+            f"{BOUNDS}::test_a_system_that_only_waits_costs_next_to_nothing",
         ),
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import trio
@@ -31,6 +32,7 @@ from actors import (
     TaskUnknown,
 )
 from actors.runtime.deletion import DeleteSome, NotMarked
+from storage.errors import UnitRefused
 from storage.retention import ROWS_MAX, TABLES, remove_some
 from tests.runtime.support import (
     Gated,
@@ -378,15 +380,17 @@ async def test_one_that_is_parked_has_to_be_unparked_first(db_path: Path, autoju
 
 
 async def test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more(
-    db_path: Path, autojump_clock: MockClock
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))
         assert runtime.actor("k") is not None
+        monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
         setattr(runtime.supervisor, "find", lambda _name: None)  # noqa: B010 - of one instance
         await runtime.delete_company("k")
         delattr(runtime.supervisor, "find")
+        assert sql(db_path, "SELECT name FROM companies") == [(None,)]
         with pytest.raises(RuntimeClosed, match="epoch"):
             await company.ask(a_task("ok", id="b"))
         assert (await company.ask(a_task("ok", id="b"))).seq == 1
@@ -429,3 +433,45 @@ async def test_a_runtime_that_closes_deletes_nothing_more(db_path: Path, autojum
     with pytest.raises(RuntimeClosed):
         await runtime.delete_company("k")
     assert sql(db_path, "SELECT name FROM companies") == [("k",)]
+
+
+async def test_a_unit_for_the_company_that_had_the_name_before_is_not_for_the_one_that_has_it_now(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    """Pruning found something in a company that was deleted before it could act; the next one must not suffer."""
+    async with a_host(db_path) as runtime:
+        company = runtime.company("k")
+        await company.ask(a_task("ok", id="a"))
+        await settled(company, "a")
+        await trio.sleep(1)
+        between = runtime.housekeeper.between_turns
+
+        async def late(*args: Any) -> Any:
+            await runtime.delete_company("k")
+            await company.ask(a_task("ok", id="a"))
+            await settled(company, "a")
+            return await between(*args)
+
+        setattr(runtime.housekeeper, "between_turns", late)  # noqa: B010 - of one instance
+        report = await runtime.prune(Retention(tasks_s=0))
+        assert (report.tasks, report.errors) == (0, 0)
+        assert (await company.ask(a_task("ok", id="b", mode="manual"))).seq == 2
+
+
+async def test_one_deletion_that_cannot_go_on_keeps_nothing_else_from_being_tidied(
+    db_path: Path, autojump_clock: MockClock, logs: list[Any]
+) -> None:
+    async with a_host(db_path, retention=Retention(tasks_s=60)) as runtime:
+        await runtime.company("k").ask(a_task("ok", id="a", mode="manual"))
+        await runtime.company("other").ask(a_task("ok", id="a"))
+        await settled(runtime.company("other"), "a")
+        stays = "CREATE TRIGGER stays BEFORE DELETE ON tasks WHEN OLD.company_id = 1"
+        sql(db_path, f"{stays} BEGIN SELECT RAISE(ABORT, 'planted'); END")
+        with pytest.raises(UnitRefused):
+            await runtime.delete_company("k")
+        await trio.sleep(300)
+        assert await runtime.company("other").tasks() == ()
+        assert "deletion.failed" in {entry["event"] for entry in logs}
+        sql(db_path, "DROP TRIGGER stays")
+        await trio.sleep(100)
+        assert sql(db_path, "SELECT name FROM companies") == [("other",)]
