@@ -31,7 +31,7 @@ from actors import (
     SubmitMany,
     TaskUnknown,
 )
-from actors.runtime.deletion import DeleteSome, NotMarked
+from actors.runtime.deletion import DeleteSome, NotMarked, finish_deletion
 from storage.errors import UnitRefused
 from storage.retention import ROWS_MAX, TABLES, remove_some
 from tests.runtime.support import (
@@ -234,9 +234,15 @@ async def test_a_reader_of_its_log_hears_of_it_and_can_read_on_with_the_next_of_
 
 
 async def test_the_whole_log_goes_on_over_a_deletion_and_names_the_company_until_it_is_gone(
-    db_path: Path, autojump_clock: MockClock
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Event] = []
+
+    async def when_all_have_read(*args: Any) -> Any:
+        await trio.testing.wait_all_tasks_blocked()
+        return await finish_deletion(*args)
+
+    monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", when_all_have_read)
 
     async def follow(runtime: Runtime) -> None:
         async for event in runtime.events():
