@@ -28,6 +28,8 @@ from storage.opening import (
     APPLICATION_ID,
     BUSY_MS,
     SCHEMA_VERSION,
+    WAL_BYTES_KEPT,
+    WAL_PAGES,
     Durability,
     configure_writer,
     open_reader,
@@ -140,6 +142,8 @@ def test_the_writer_is_set_up_for_the_durability_that_was_asked_for(
         assert pragma(raw, "synchronous") == synchronous
         assert pragma(raw, "foreign_keys") == 1
         assert pragma(raw, "busy_timeout") == BUSY_MS
+        assert pragma(raw, "journal_size_limit") == WAL_BYTES_KEPT
+        assert pragma(raw, "wal_autocheckpoint") == WAL_PAGES
 
 
 def test_full_durability_is_the_default(tmp_path: Path) -> None:
