@@ -882,6 +882,8 @@ BEGIN
         (
             FAR_AWAY,
             CLEARED,
+        ),
+    ),
     # --- letting go: what is needed stays
     Mutant(
         "a task that others depend on is pruned",
