@@ -31,7 +31,6 @@ from actors.cli.parser import ReadOptions, TaskName
 from actors.cli.standing import name_of, tally, why, word
 from actors.cli.steering import COMMAND_OF
 from actors.sentences import clock, duration, moment, plain, relative, shortened
-from actors.wire import encode_message
 
 EXIT_READ = 0
 EXIT_NO_RESULT = 1
@@ -236,7 +235,7 @@ async def _inbox(_reader: Reader, options: ReadOptions, out: Output) -> int:
     now_ms = present_ms()
     for letter in (*reversed(answered), *waiting):
         if options.json:
-            out.json(_letter_json(letter))
+            out.json(letter_facts(letter))
         else:
             out.line(_letter_line(letter, now_ms))
     if waiting and not host and not options.json:
@@ -267,29 +266,27 @@ _ABOUT = ("task", "id", "title", "goal", "name")
 """The field that says what a message is about: the first of these that it has."""
 
 
-def _letter_json(letter: Letter) -> dict[str, Any]:
+def letter_facts(letter: Letter) -> dict[str, Any]:
+    """A message and its answer for programs. A message that nobody can read is ``null``."""
     return {
         "company": letter.company,
         "id": letter.id,
-        "message": None if letter.message is None else json.loads(encode_message(letter.message))["message"],
+        "message": None if letter.message is None else json.loads(letter.text)["message"],
         "sent_ms": letter.sent_ms,
         "answered_ms": letter.answered_ms,
-        "reply": plain_reply(letter.reply),
-        "error": plain_error(letter.error),
+        "reply": _reply_facts(letter.reply),
+        "error": None if letter.error is None else _error_facts(letter.error),
     }
 
 
-def plain_reply(reply: object) -> Any:
-    """A reply for programs: its fields, by name."""
+def _reply_facts(reply: object) -> Any:
     if isinstance(reply, tuple):
-        return [plain_reply(one) for one in reply]
+        return [_reply_facts(one) for one in reply]
     return attrs.asdict(reply) if attrs.has(type(reply)) else reply  # type: ignore[arg-type]
 
 
-def plain_error(error: TurnkeeperError | None) -> dict[str, Any] | None:
-    """An error for programs: its class, its text, and the messages that would do instead."""
-    if error is None:
-        return None
+def _error_facts(error: TurnkeeperError) -> dict[str, Any]:
+    """Its class, its text, and the messages that would do instead."""
     return {
         "kind": type(error).__name__,
         "text": str(error),

@@ -7,7 +7,6 @@ given again under the same message id it finds the answer that is there.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,10 +17,9 @@ from actors import Inbox, InboxFull, Letter, Message, TurnkeeperError, open_inbo
 from actors.cli.advice import command_line
 from actors.cli.output import Output, complain
 from actors.cli.parser import SteerOptions
-from actors.cli.read import plain_error, plain_reply, present_ms, require_company
+from actors.cli.read import letter_facts, present_ms, require_company
 from actors.cli.steering import COMMAND_OF, Command
 from actors.sentences import describe_reason, plain
-from actors.wire import encode_message
 
 EXIT_DONE: Final = 0
 EXIT_REFUSED: Final = 1
@@ -147,9 +145,5 @@ class _Sending:
         """The outcome for programs."""
         if not self.options.json:
             return
-        told: dict[str, Any] = {"outcome": outcome, "company": self.company}
-        told["message"] = json.loads(encode_message(self.message))["message"]
-        told |= {"id": None, "reply": None, "error": None}
-        if letter is not None:
-            told |= {"id": letter.id, "reply": plain_reply(letter.reply), "error": plain_error(letter.error)}
-        self.out.json(told)
+        facts = {"company": self.company, "id": None} if letter is None else letter_facts(letter)
+        self.out.json({"outcome": outcome, **facts})

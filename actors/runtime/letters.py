@@ -109,17 +109,17 @@ class Inbox(Reader):
     async def find(self, company: str, id: str) -> Letter | None:
         """The message of this id as it stands; ``None`` if there is none, or no more."""
         row = await self._read(lambda conn: inbox.find(conn, company, id))
-        return None if row is None else _letter(row)
+        return None if row is None else letter_of(row)
 
     async def waiting(self, *, company: str | None = None, limit: int = LETTERS_SHOWN) -> tuple[Letter, ...]:
         """Messages that wait, in the order in which they were sent; at most ``limit``."""
         rows = await self._read(lambda conn: inbox.unanswered(conn, company, limit))
-        return tuple(_letter(row) for row in rows)
+        return tuple(letter_of(row) for row in rows)
 
     async def answered(self, *, company: str | None = None, limit: int = LETTERS_SHOWN) -> tuple[Letter, ...]:
         """Messages that were answered, the last answer first; at most ``limit``."""
         rows = await self._read(lambda conn: inbox.lately_answered(conn, company, limit))
-        return tuple(_letter(row) for row in rows)
+        return tuple(letter_of(row) for row in rows)
 
     async def waited_for(self) -> tuple[str, ...]:
         """Names of the companies that messages wait for, whether or not the database has them yet."""
@@ -151,7 +151,7 @@ async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) ->
         yield Inbox(str(path), await bridge.connect(lambda: open_sender(path, busy_ms=busy_ms)))
 
 
-def _letter(row: inbox.InboxRow) -> Letter:
+def letter_of(row: inbox.InboxRow) -> Letter:
     """The row as values. Nothing in it is trusted: what cannot be read is said to be so."""
     message: Message[Any] | None = None
     with suppress(TurnkeeperError):

@@ -51,15 +51,13 @@ def test_the_core_knows_the_store_by_its_words_and_its_rows_in_one_place_each(pa
     assert stored <= WORDS | {TRANSLATIONS.get(module_of(path), "")}
 
 
+PUBLIC_MODULES = {"actors", "actors.commands", "actors.sentences", "actors.wire"}
+
+
 @pytest.mark.parametrize("path", CLI, ids=module_of)
 def test_the_command_line_takes_public_names_its_own_modules_and_the_commands(path: Path) -> None:
     ours = {name for name in modules_imported(path) if name.split(".")[0] in ("actors", "storage")}
-    assert {name for name in ours if not name.startswith("actors.cli")} <= {
-        "actors",
-        "actors.commands",
-        "actors.sentences",
-        "actors.wire",
-    }
+    assert {name for name in ours if not name.startswith("actors.cli")} <= PUBLIC_MODULES
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "actors" and not node.level:
             assert {alias.name for alias in node.names} - {"cli", "commands"} <= set(actors.__all__)
