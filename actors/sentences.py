@@ -182,6 +182,15 @@ def _no_host(reason: Reason, _now_ms: int) -> str:
     return "waits: no process runs this database"
 
 
+def _cycle(reason: Reason, _now_ms: int) -> str:
+    path = " → ".join(plain(task) for task in reason.tasks)
+    return f"waits for itself: {path}" if path else "waits for itself"
+
+
+def _named(reason: Reason) -> str:
+    return f": {_nodes(reason)}" if reason.nodes else ""
+
+
 def _upstream(what: str) -> Callable[[Reason, int], str]:
     return lambda reason, _now_ms: f"depends on {_tasks(reason)}, which {what}"
 
@@ -216,14 +225,12 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.UPSTREAM_MISSING: _upstream("does not exist"),
         ReasonKind.UPSTREAM_ARCHIVED: _upstream("was put away before it completed"),
         ReasonKind.UPSTREAM_QUARANTINED: _upstream("is quarantined"),
-        ReasonKind.DEPENDENCY_CYCLE: lambda r, _: (
-            f"waits for itself: {' → '.join(plain(task) for task in r.tasks)}"
-        ),
+        ReasonKind.DEPENDENCY_CYCLE: _cycle,
         ReasonKind.RUN_MISSING: _simple("has no run: its rows are incomplete"),
         ReasonKind.HANDLER_MISSING: lambda r, _: (
-            f"needs a handler that is not registered here: {plain(r.text or _nodes(r))}"
+            f"needs a handler that is not registered here{_because(r) or _named(r)}"
         ),
-        ReasonKind.GRAPH_MISSING: lambda r, _: f"needs a graph that is not defined: {plain(r.text or '')}",
+        ReasonKind.GRAPH_MISSING: _simple("needs a graph that is not defined"),
         ReasonKind.UPSTREAM_UNFINISHED: lambda r, _: f"waits for {_tasks(r)}",
         ReasonKind.NOT_BEFORE: lambda r, now: f"is scheduled: not before {moment(r.at_ms or 0, now)}",
         ReasonKind.MANUAL: lambda r, now: f"waits for a person to start it{_since(r, now)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -28,14 +28,18 @@ class TaskName:
         return f"{self.company}/{self.task}"
 
 
+def _tuple(names: Iterable[TaskName]) -> tuple[TaskName, ...]:
+    return tuple(names)
+
+
 @attrs.frozen
 class RunOptions:
     """``run``, and what `demo` is made into. ``executions_max`` is ``None`` for the runtime's own default."""
 
     db: Path
     plan: Path
-    retry: tuple[TaskName, ...] = ()
-    start: tuple[TaskName, ...] = ()
+    retry: tuple[TaskName, ...] = attrs.field(default=(), converter=_tuple)
+    start: tuple[TaskName, ...] = attrs.field(default=(), converter=_tuple)
     executions_max: int | None = None
     durability: Literal["full", "normal"] = "full"
     stay: bool = False
@@ -109,7 +113,7 @@ def parse(argv: Sequence[str]) -> Options:
     """The options; a mistake ends in ``SystemExit`` with status 2, after a message on standard error."""
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     make = given.pop("make")
-    return cast(Options, make(**{key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}))
+    return cast(Options, make(**given))
 
 
 def task_name(text: str) -> TaskName:

@@ -69,6 +69,8 @@ class Intake:
         self._wake = trio.Event()
         self._look = True
         """Whether to look whatever the version says: rows may be left from the last look."""
+        self._looking = False
+        """Whether a look that was called for is under way."""
         self._late = False
         """Whether to rest before the next look: what failed is not tried again at once."""
         self._version: int | None = None
@@ -85,7 +87,7 @@ class Intake:
         """Whether nothing is under way and nothing is left to look at. What comes after closing is the next
         host's.
         """
-        return self._runtime.closing or not (self._under_way or self._owed or self._look)
+        return self._runtime.closing or not (self._under_way or self._owed or self._look or self._looking)
 
     @property
     def under_way(self) -> int:
@@ -113,12 +115,14 @@ class Intake:
 
     async def look(self) -> None:
         """One pass. Whatever goes wrong is tried again by the next."""
+        self._looking = self._look or bool(self._owed)
         try:
             await self._pass()
             self._trouble = None
         except Exception as error:  # the store is away, or a mistake of ours
             self._late = True
             self._tell_trouble(describe(error), error)
+        self._looking = False
         if self.quiet and not self._told_quiet:
             self._told_quiet = True
             self._runtime.hub.notify()
@@ -210,7 +214,7 @@ class Intake:
         if left:
             self._under_way[company] = left
         else:
-            self._look = True  # its next rows may follow
+            self._look, self._told_quiet = True, False  # its next rows may follow
 
     # --- answers --------------------------------------------------------------------------------------------
 

@@ -6,6 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from actors import (
+    Archive,
+    Edit,
+    Node,
+    Pause,
+    Rerun,
+    Retry,
+    SetLimits,
+    Start,
+    StartNow,
+    Stop,
+    StopGoal,
+    Submit,
+    Unarchive,
+    Unpark,
+    Unpause,
+)
 from actors.cli import main
 from actors.cli.parser import (
     BackupOptions,
@@ -14,9 +31,11 @@ from actors.cli.parser import (
     PruneOptions,
     ReadOptions,
     RunOptions,
+    SteerOptions,
     TaskName,
     parse,
 )
+from actors.cli.steering import COMMANDS
 
 DB = Path("x.db")
 
@@ -53,6 +72,9 @@ DB = Path("x.db")
         ),
         ("delete acme --db x.db", DeleteOptions(DB, "acme")),
         ("delete acme --yes --db x.db", DeleteOptions(DB, "acme", yes=True)),
+        ("run p.toml --stay --db x.db", RunOptions(DB, Path("p.toml"), stay=True)),
+        ("result a/b --json --db x.db", ReadOptions(DB, "result", task=TaskName("a", "b"), json=True)),
+        ("inbox --company a --db x.db", ReadOptions(DB, "inbox", company="a")),
         (
             "log -f --json --after 12 --company a --db x.db",
             ReadOptions(DB, "log", company="a", follow=True, json=True, after=12),
@@ -61,6 +83,73 @@ DB = Path("x.db")
 )
 def test_arguments_become_options(argv: str, expected: object) -> None:
     assert parse(argv.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("start a/b", Start("b")),
+        ("start-now a/b", StartNow("b")),
+        ("stop a/b", Stop("b")),
+        ("retry a/b", Retry("b")),
+        ("rerun a/b", Rerun("b")),
+        ("rerun a/b --payload null", Rerun("b", payload=None)),
+        ("archive a/b", Archive("b")),
+        ("unarchive a/b", Unarchive("b")),
+        ("pause a", Pause()),
+        ("unpause a", Unpause()),
+        ("unpark a", Unpark()),
+        ("limits a --weight 3", SetLimits(weight=3)),
+        ("limits a --runs-max 0 --weight 3", SetLimits(runs_max=0, weight=3)),
+        ("stop-goal a g", StopGoal("g")),
+        ("submit a title", Submit("title")),
+        ("submit a/b title --handler h --payload [1]", Submit("title", id="b", handler="h", payload=[1])),
+        (
+            "submit a title --graph g --priority P1 --mode manual --depends-on x --depends-on y"
+            " --goal g --key k --attempts-max 2 --fail-fast",
+            Submit(
+                "title",
+                graph="g",
+                priority=1,
+                mode="manual",
+                depends_on=["x", "y"],
+                goal="g",
+                key="k",
+                attempts_max=2,
+                fail_fast=True,
+            ),
+        ),
+        ("submit a t --run true", Submit("t", nodes=[Node("main", "command", payload={"shell": "true"})])),
+        ("submit a t --priority -3", Submit("t", priority=-3)),
+        ("edit a/b --priority 7", Edit("b", priority=7)),
+        (
+            "edit a/b --no-goal --no-depends-on --no-fail-fast",
+            Edit("b", goal=None, depends_on=[], fail_fast=False),
+        ),
+        (
+            "edit a/b --title t --run x",
+            Edit("b", title="t", nodes=[Node("main", "command", payload={"shell": "x"})]),
+        ),
+    ],
+)
+def test_arguments_become_the_message_that_is_sent(argv: str, message: object) -> None:
+    options = parse([*argv.split(), "--db", "x.db"])
+    assert isinstance(options, SteerOptions)
+    assert options.command.message(options.given) == message
+    assert type(message) is options.command.kind
+    assert options.given.company == "a"
+    assert (options.db, options.later, options.timeout_s, options.message_id, options.json) == (
+        *(DB, False, 10.0, None),
+        False,
+    )
+
+
+def test_every_command_takes_the_same_arguments_besides_its_own() -> None:
+    options = parse(
+        ["pause", "a", "--later", "--timeout", "2.5", "--message-id", "m", "--json", "--db", "x.db"]
+    )
+    assert isinstance(options, SteerOptions)
+    assert (options.later, options.timeout_s, options.message_id, options.json) == (True, 2.5, "m", True)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +196,15 @@ def test_the_exit_status_of_a_wrong_argument_is_2(
 def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
+    reads = ("status", "queue", "explain", "timeline", "result", "log", "inbox")
     for word in (
         "run",
         "demo",
-        "status",
-        "queue",
-        "explain",
-        "timeline",
-        "log",
         "backup",
         "prune",
         "delete",
-        "130",
+        *reads,
+        *(command.name for command in COMMANDS),
+        "130 interrupted",
     ):
         assert word in out

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 
 import pytest
 
 from actors.cli.events import EVENTS, event_json, event_line, event_sentence
 from actors.events import KINDS, Event
-from actors.sentences import REASONS, clock, duration, moment, plain, reason_sentence, relative, shortened
+from actors.sentences import (
+    REASONS,
+    clock,
+    describe_reason,
+    duration,
+    moment,
+    plain,
+    reason_sentence,
+    relative,
+    shortened,
+)
 from actors.states import Reason, ReasonKind
 
 NOW_MS = 1_700_000_000_000
@@ -55,6 +67,37 @@ def test_a_reason_is_told_in_one_safe_line_with_all_fields_and_with_none(
         said = reason_sentence(reason, NOW_MS)
         assert said.strip()
         assert not [char for char in UNSEEN if char in said]
+
+
+@pytest.mark.parametrize("kind", ReasonKind)
+def test_every_reason_is_a_sentence_with_a_subject_a_verb_and_no_end(kind: ReasonKind) -> None:
+    full = Reason(
+        kind, tasks=("a", "b"), count=12, nodes=("n",), numbers={"runs_max": 2}, at_ms=NOW_MS, text="why"
+    )
+    for reason in (full, Reason(kind)):
+        said = describe_reason(reason, now_ms=NOW_MS)
+        assert said.split()[0] == "it"
+        assert re.fullmatch(VERBS, said.split()[1].rstrip(":")), said
+        assert said == said.strip()
+        assert not said.endswith((".", ":", ","))
+        assert "  " not in said
+        assert describe_reason(reason, subject="acme/x", now_ms=NOW_MS) == f"acme/x{said.removeprefix('it')}"
+
+
+VERBS = "was|is|has|waits|runs|comes|depends|executes|tries|completed|failed|halted|needs"
+
+
+def test_a_reason_names_tasks_as_the_command_line_does_if_it_is_told_the_company() -> None:
+    reason = Reason(ReasonKind.UPSTREAM_FAILED, tasks=("a", "b"), count=12)
+    assert describe_reason(reason, company="acme") == "it depends on acme/a, acme/b and 10 more, which failed"
+    holders = Reason(ReasonKind.EXECUTION_SLOT, nodes=("n",), tasks=("other/a/1/n/1",), count=1)
+    assert describe_reason(holders, company="acme").endswith("all held by other/a/1/n/1")
+
+
+def test_a_reason_tells_its_time_as_seen_from_the_present_if_no_other_is_given() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    said = describe_reason(Reason(ReasonKind.MANUAL, at_ms=now_ms - 180_000))
+    assert re.fullmatch(r"it waits for a person to start it since .*\(3 min( \d s)? ago\)", said)
 
 
 SAID = [
