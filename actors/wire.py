@@ -11,11 +11,12 @@ The form, version 1::
     {"v": 1, "refused": {"$": "MoveRefused", "text": "…", "advice": ["Retry"], "fields": {…}}}
     {"v": 1, "failed": {…}}
 
-An object of ours says its class under ``$``; enumerations are their values, tuples are lists, and a field
-that is `UNSET` is left out, as may be every field that has a default. Reading is strict: another version,
-an unknown class, an unknown or a missing field, and a value of another type are refused with the place, and
-what is left is built by the class itself, which checks it as it checks a program's own. No text is
-evaluated and no name is looked up outside the classes of messages, replies and errors.
+An object of ours says its class under ``$``; enumerations are their values, tuples are lists, points in
+time are ISO 8601 with an offset, and a field that is `UNSET` is left out, as may be every field that has
+a default. Reading is strict: another version, an unknown class, an unknown or a missing field, and a
+value of another type are refused with the place, and what is left is built by the class itself, which
+checks it as it checks a program's own. No text is evaluated and no name is looked up outside the classes
+of messages, replies and errors.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -22,6 +21,7 @@ from storage.store import Connection, read
 from .company import CompanyActor
 from .handle import Reads
 from .log import Events, Page
+from .wall import wall_clock_ms
 
 T = TypeVar("T")
 
@@ -51,8 +51,11 @@ class Reader:
     from here. Where no host runs, every unfinished task says so.
     """
 
-    def __init__(self, path: str, connection: Connection) -> None:
+    def __init__(
+        self, path: str, connection: Connection, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
         self.path = path
+        self.now_ms = clock_ms
         self.database = _ReadOnly(connection)
 
     @property
@@ -83,9 +86,6 @@ class Reader:
 
     def actor(self, _company: str) -> CompanyActor | None:
         return None
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
     def live_in_words(self, _company: str) -> Live:
         return Live(no_host=self.owner is None)

@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,6 +57,7 @@ from .slots import ABANDONED_MAX, Slots
 from .statistics import Statistics, statistics_of
 from .supervisor import Supervisor
 from .sweep import Sweeper, SweepReport
+from .wall import wall_clock_ms
 from .watchdog import Watchdog
 
 EXECUTIONS_MAX = 16
@@ -68,10 +68,6 @@ SETTLE_S = 30.0
 """How long closing waits for actors to commit the ends of attempts, if the store is away."""
 
 _log = structlog.get_logger("turnkeeper")
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @attrs.define
@@ -692,7 +688,7 @@ async def run_database(
                 if how == "thread":
                     nursery.start_soon(runtime.watchdog.run)
                 try:
-                    await _begin(runtime)
+                    await _begin(runtime, position)
                     nursery.start_soon(runtime.sweeper.run)
                     nursery.start_soon(runtime.intake.run, POLL_S if how == "thread" else None)
                     nursery.start_soon(runtime.housekeeper.run)
@@ -736,14 +732,20 @@ def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, E
     return begin
 
 
-async def _begin(runtime: Runtime) -> None:
-    """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox."""
-    rows: list[Any] = await runtime.database.read(
-        lambda conn: conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
-    )
-    for name, due_ms, has_schedules in rows:
+async def _begin(runtime: Runtime, position: int) -> None:
+    """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox.
+
+    ``position`` is that of the event that tells of this process.
+    """
+
+    def read(conn: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
+        due = conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
+        return due, conn.execute(SQL["latest_event_ms"], {"before": position}).fetchall()
+
+    due, showed = await runtime.database.read(read)
+    for name, due_ms, has_schedules in due:
         runtime.supervisor.note_due(name, due_ms, works=not has_schedules)
-    (last_ms,) = await runtime.database.read(lambda conn: conn.execute(SQL["latest_event_ms"]).fetchone())
-    runtime.supervisor.clock_showed(last_ms)
+    for (last_ms,) in showed:
+        runtime.supervisor.clock_showed(last_ms)
     await runtime.sweeper.sweep()
     await runtime.intake.look()

@@ -1,8 +1,14 @@
-"""Noticing that the wall clock went back, by the clock that never does."""
+"""The wall clock, and noticing that it went back by the clock that never does."""
 
 from __future__ import annotations
 
+import time
+
 from actors.core.schedules import BACK_MS
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class WallWatch:

@@ -404,9 +404,10 @@ SELECT name FROM companies INDEXED BY companies_due WHERE due_ms <= :now_ms ORDE
 
 -- name: sweep_schedules
 -- Companies with a schedule whose time has come, in case their own due time does not say so.
-SELECT name FROM companies WHERE paused_ms IS NULL AND company_id IN (
-    SELECT company_id FROM schedules INDEXED BY schedules_due WHERE due_ms <= :now_ms AND paused_ms IS NULL)
-LIMIT :limit;
+SELECT company.name FROM schedules AS schedule INDEXED BY schedules_due
+CROSS JOIN companies AS company ON company.company_id = schedule.company_id
+WHERE schedule.due_ms <= :now_ms AND schedule.paused_ms IS NULL AND company.paused_ms IS NULL
+  AND company.name IS NOT NULL ORDER BY schedule.due_ms LIMIT :limit;
 
 -- name: sweep_queued
 -- Companies with unsettled runs, oldest-checked first. It steps from company to company along the index of unsettled
@@ -432,8 +433,8 @@ FROM companies AS company INDEXED BY companies_due WHERE company.due_ms IS NOT N
 ORDER BY company.due_ms LIMIT :limit;
 
 -- name: latest_event_ms
--- What the wall clock showed before this process entered itself as the owner, which is the last event.
-SELECT max(at_ms) FROM (SELECT at_ms FROM events ORDER BY position DESC LIMIT 2);
+-- What the wall clock showed before the event of this position.
+SELECT at_ms FROM events WHERE position < :before ORDER BY position DESC LIMIT 1;
 
 -- name: inbox_find
 SELECT number, company, id, sent_ms, answered_ms, answer, message FROM inbox WHERE company = :company AND id = :id;

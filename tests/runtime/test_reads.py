@@ -33,6 +33,7 @@ from actors import (
     Runtime,
     SendBack,
     SetLimits,
+    SetSchedule,
     Stop,
     Submit,
     TaskUnknown,
@@ -52,9 +53,7 @@ async def a_reader(path: Path) -> AsyncIterator[Reader]:
     """`open_reader` without its thread, for virtual time."""
     connection = InlineConnection(open_connection(path))
     try:
-        reader = Reader(str(path), connection)
-        setattr(reader, "now_ms", VirtualClock())  # noqa: B010 - the wall clock of one instance
-        yield reader
+        yield Reader(str(path), connection, VirtualClock())
     finally:
         await connection.aclose()
 
@@ -64,6 +63,7 @@ async def everything(reads: Reads, ids: list[str]) -> dict[str, Any]:
     return {
         "queue": await reads.queue(),
         "tasks": await reads.tasks(archived=True),
+        "schedules": await reads.schedules(),
         **{f"status {task}": await reads.status(task) for task in ids},
         **{f"explain {task}": await reads.explain(task) for task in ids},
         **{f"timeline {task}": await reads.timeline(task) for task in ids},
@@ -114,6 +114,8 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
         await company.ask(Rerun("rerun"))
         for task in (
             a_task("ok", id="held", mode="manual"),
+            a_task("ok", id="later", not_before="2027-01-01T00:00:00Z"),
+            a_task("ok", id="not so late", not_before="2025-01-01T00:00:00Z"),
             a_task("ok", id="waits", depends_on=["held", "completed"]),
             a_task("ok", id="blocked", depends_on=["failed", "held"]),
             a_task("ok", id="blocked further", depends_on=["blocked"]),
@@ -123,12 +125,13 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
         ):
             await company.ask(task)
         await company.ask(Stop("stopped"))
+        await company.ask(SetSchedule("s", every=60, task=a_task("ok")))
         await trio.testing.wait_all_tasks_blocked()
         ids = [status.id for status in await company.tasks(archived=True)]
         assert len(ids) == 16
         yield runtime, ids
         work.open.set()
-        for left in ("held", "rests"):
+        for left in ("held", "rests", "later"):
             await company.ask(Stop(left))
         await idle(runtime)
 
@@ -156,6 +159,8 @@ async def test_memory_and_tables_say_the_same_of_every_task(db_path: Path, autoj
         "running": "running",
         "rests": "running",
         "held": "held",
+        "later": "scheduled",
+        "not so late": "queued",
         "waits": "waiting",
         "blocked": "blocked",
         "blocked further": "blocked",
@@ -276,11 +281,13 @@ async def test_the_queue_shows_who_holds_the_slots_and_then_the_line_in_its_orde
             ("at a gate", 0),
             ("before a step", 0),
             ("held", 2),
-            ("waits", 3),
+            ("later", 3),
+            ("not so late", 4),
+            ("waits", 5),
             ("blocked", 0),
             ("blocked further", 0),
-            ("of a graph", 4),
-            ("queued", 5),
+            ("of a graph", 6),
+            ("queued", 7),
         ]
         assert [status.id for status in await company.queue(goal="g")] == ["running", "of a graph"]
 

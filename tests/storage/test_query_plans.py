@@ -74,8 +74,8 @@ def test_a_walk_and_a_sort_would_be_seen(raw: sqlite3.Connection) -> None:
     assert "USE TEMP B-TREE FOR ORDER BY" in [row[3] for row in plan]
 
 
-SWEEP = ("sweep_active", "sweep_due", "sweep_queued")
-AT_START = ("load_tasks", "load_edges", "load_graphs", "claim_company")
+SWEEP = ("sweep_active", "sweep_due", "sweep_schedules", "sweep_queued")
+AT_START = ("load_tasks", "load_edges", "load_graphs", "load_schedules", "claim_company")
 PARAMS = {"company_id": 1, "name": "company-0", "after": 0, "limit": 1_000, "now_ms": 10**15}
 
 
