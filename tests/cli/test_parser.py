@@ -105,8 +105,10 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
         ("submit a title", Submit("title")),
         ("submit a/b title --handler h --payload [1]", Submit("title", id="b", handler="h", payload=[1])),
         (
-            "submit a title --graph g --priority P1 --mode manual --depends-on x --depends-on y"
-            " --goal g --key k --attempts-max 2 --fail-fast",
+            (
+                "submit a title --graph g --priority P1 --mode manual --depends-on x --depends-on y"
+                " --goal g --key k --attempts-max 2 --fail-fast"
+            ),
             Submit(
                 "title",
                 graph="g",

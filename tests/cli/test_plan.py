@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.cli.plan import COMMAND, Plan, PlanError, in_dependency_order, read_plan
-from actors.messages import Backoff, DefineGraph, Gate, Node, SetLimits, Submit
+from actors.messages import Backoff, DefineGraph, Gate, Node, SetLimits, SetSchedule, Submit
 from storage.records import Mode
 
 
@@ -219,3 +220,53 @@ def test_tasks_can_be_put_into_an_order_that_respects_dependencies(tmp_path: Pat
         """,
     )
     assert [task.id for task in in_dependency_order(plan.companies[0].tasks)] == ["a", "b", "c"]
+
+
+# --- times --------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_when_and_what(tmp_path: Path) -> None:
+    plan = read(
+        tmp_path,
+        """
+        [[companies.acme.graphs.weekly.nodes]]
+        name = "table"
+        run = "make table"
+
+        [[companies.acme.schedules]]
+        name = "nightly"
+        cron = "0 3 * * *"
+        zone = "Europe/Berlin"
+        misfire = "skip"
+        jitter_s = 60
+        title = "Nightly numbers"
+        run = "make numbers"
+        priority = 1
+        payload = { n = 1 }
+
+        [[companies.acme.schedules]]
+        name = "beat"
+        every = 900
+        overlap = "queue"
+        graph = "weekly"
+        """,
+    )
+    (company,) = plan.companies
+    numbers = Node("main", COMMAND, payload={"shell": "make numbers"})
+    assert company.schedules == (
+        SetSchedule(
+            "nightly",
+            cron="0 3 * * *",
+            zone="Europe/Berlin",
+            misfire="skip",
+            jitter_s=60,
+            task=Submit("Nightly numbers", nodes=[numbers], priority=1, payload={"n": 1}),
+        ),
+        SetSchedule("beat", every=900, overlap="queue", task=Submit("beat", graph="weekly")),
+    )
+    assert company.tasks == ()
+
+
+def test_a_task_can_start_later(tmp_path: Path) -> None:
+    task = only_task(tmp_path, "not_before = 2026-07-01T09:00:00+02:00")
+    assert task.not_before == datetime(2026, 7, 1, 7, tzinfo=UTC)

@@ -21,6 +21,7 @@ def refused(tmp_path: Path, text: str) -> PlanError:
 
 
 TASK = "[[companies.acme.tasks]]\nid = 'a'\n"
+SCHEDULE = "[[companies.acme.schedules]]\nname = 's'\n"
 NODE = f"{TASK}[[companies.acme.tasks.nodes]]\nname = 'n'\n"
 
 REFUSED = {
@@ -278,6 +279,81 @@ REFUSED = {
         4,
         "companies.acme.tasks.a.cwd",
         "is for commands",
+    ),
+    # times
+    "not_before without an offset": (
+        f"{TASK}not_before = 2026-01-01T09:00:00\n",
+        3,
+        "companies.acme.tasks.a.not_before",
+        "has no time zone",
+    ),
+    "not_before a date": (
+        f"{TASK}not_before = 2026-01-01\n",
+        3,
+        "companies.acme.tasks.a.not_before",
+        "must be a datetime with a time zone",
+    ),
+    "no schedule name": (
+        "[[companies.acme.schedules]]\ncron = '* * * * *'\n",
+        1,
+        "companies.acme.schedules#1",
+        "a schedule needs a name",
+    ),
+    "no time": (SCHEDULE, 1, "companies.acme.schedules.s", "give one of cron and every"),
+    "two times": (
+        f"{SCHEDULE}cron = '* * * * *'\nevery = 60\n",
+        1,
+        "companies.acme.schedules.s",
+        "give one of cron and every",
+    ),
+    "cron": (
+        f"{SCHEDULE}overlap = 'queue'\ncron = '0 0 31 2 *'\n",
+        4,
+        "companies.acme.schedules.s.cron",
+        "no date ever fits it",
+    ),
+    "zone": (
+        f"{SCHEDULE}cron = '* * * * *'\nzone = 'Mars/Base'\n",
+        4,
+        "companies.acme.schedules.s.zone",
+        "zone 'Mars/Base' is unknown",
+    ),
+    "every": (f"{SCHEDULE}every = 0.1\n", 3, "companies.acme.schedules.s.every", "at least 1 s"),
+    "overlap": (
+        f"{SCHEDULE}every = 60\noverlap = 'wait'\n",
+        4,
+        "companies.acme.schedules.s.overlap",
+        'overlap must be "skip" or "queue"',
+    ),
+    "jitter": (
+        f"{SCHEDULE}every = 60\njitter_s = -1\n",
+        4,
+        "companies.acme.schedules.s.jitter_s",
+        "jitter_s must be at least 0 s",
+    ),
+    "schedule with an id": (
+        f"{SCHEDULE}every = 60\nid = 'a'\n",
+        4,
+        "companies.acme.schedules.a.id",
+        "unknown key",
+    ),
+    "schedule priority": (
+        f"{SCHEDULE}every = 60\npriority = 'high'\n",
+        4,
+        "companies.acme.schedules.s.priority",
+        "priority must be",
+    ),
+    "same schedule": (
+        f"{SCHEDULE}every = 60\n{SCHEDULE}every = 60\n",
+        5,
+        "companies.acme.schedules.s.name",
+        "two schedules 's'",
+    ),
+    "schedule of an unknown graph": (
+        f"{SCHEDULE}every = 60\ngraph = 'g'\n",
+        4,
+        "companies.acme.schedules.s.graph",
+        "no graph 'g'",
     ),
     # tasks and nodes together
     "same id": (f"{TASK}\n{TASK}", 5, "companies.acme.tasks.a.id", "two tasks 'a', the first on line 2"),

@@ -424,3 +424,12 @@ def read_terminal(descriptor: int) -> str:
         shown += data
     os.close(descriptor)
     return shown.decode("utf-8", "replace")
+
+
+def test_a_run_that_stays_fires_schedules_until_it_is_interrupted(place: Place, finish: Finish) -> None:
+    place.plan("[[companies.acme.schedules]]\nname = 'beat'\nevery = 1\nrun = 'true'\n")
+    process = place.start("run", "plan.toml", "--stay")
+    for _ in range(3):
+        read_until(process, "made by schedule beat for")
+    process.send_signal(signal.SIGINT)
+    assert finish(process).status == 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -482,3 +483,33 @@ def test_an_unknown_name_ends_with_status_2(place: Place) -> None:
         assert (done.status, done.out) == (2, "")
         assert "none" in done.err
         assert len(done.err.splitlines()) == 1
+
+
+# --- times --------------------------------------------------------------------------------------------------
+
+TIMED = """
+    [companies.acme]
+
+    [[companies.acme.schedules]]
+    name = "beat"
+    every = 1
+    run = "echo beat >> beats.txt"
+
+    [[companies.acme.tasks]]
+    id = "soon"
+    not_before = {soon}
+    run = "true"
+"""
+
+
+def test_without_staying_later_starts_are_waited_for_and_schedules_are_not(place: Place) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    place.plan(TIMED.format(soon=soon.isoformat()))
+    done = place.run()
+    assert done.status == 0, done.out + done.err
+    assert datetime.now(UTC) >= soon
+    assert "acme: schedule beat is set" in done.out
+    assert "acme: 1 schedule fires only while a host runs: --stay keeps this one" in done.out
+    again = place.run()
+    assert again.status == 0
+    assert "is set" not in again.out

@@ -56,6 +56,7 @@ GOES_ON = [
     (WorkState.PAUSED, Reason(ReasonKind.STORE_UNAVAILABLE), True),
     (WorkState.WAITING, Reason(ReasonKind.UPSTREAM_UNFINISHED, tasks=("b",), count=1), False),
     (WorkState.BLOCKED, Reason(ReasonKind.UPSTREAM_FAILED, tasks=("b",), count=1), False),
+    (WorkState.SCHEDULED, Reason(ReasonKind.NOT_BEFORE, at_ms=NOW_MS + 5), True),
     (WorkState.HELD, Reason(ReasonKind.MANUAL), False),
     (WorkState.HALTED, Reason(ReasonKind.HALTED), False),
     (WorkState.FAILED, Reason(ReasonKind.FAILED), False),
@@ -73,6 +74,11 @@ def test_a_task_goes_on_only_if_nobody_is_needed_for_it(
 def test_a_running_task_goes_on_while_one_of_its_nodes_does() -> None:
     reasons = (Reason(ReasonKind.COMPANY_PAUSED), Reason(ReasonKind.EXECUTING, nodes=("n",), count=1))
     assert goes_on(a_status(WorkState.RUNNING, *reasons))
+
+
+@pytest.mark.parametrize("kind", [ReasonKind.MANUAL, ReasonKind.COMPANY_PAUSED])
+def test_a_task_whose_time_comes_goes_on_unless_a_person_is_needed_then(kind: ReasonKind) -> None:
+    assert not goes_on(a_status(WorkState.SCHEDULED, Reason(ReasonKind.NOT_BEFORE, at_ms=5), Reason(kind)))
 
 
 def test_all_are_at_rest_when_none_goes_on() -> None:
