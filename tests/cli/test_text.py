@@ -138,6 +138,10 @@ SAID = [
         "waits for an execution slot for n, all held by acme/a/1/n/1",
     ),
     (Reason(ReasonKind.MANUAL), "waits for a person to start it"),
+    (
+        Reason(ReasonKind.NOT_BEFORE, at_ms=NOW_MS + 90_000),
+        f"waits for its time until {moment(NOW_MS + 90_000, NOW_MS)}",
+    ),
 ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from actors.core.transitions import NODE_MOVES, RUN_MOVES, Table
+from actors.core.transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, Table
 from actors.events import KINDS
 
 README = Path(__file__).parents[2] / "README.md"
@@ -20,16 +21,17 @@ def events() -> str:
     return "\n".join(["| kind | level | data | says |", "| --- | --- | --- | --- |", *rows])
 
 
-def _diagram(table: Table[StrEnum]) -> list[str]:
+def _drawn(table: Table[StrEnum]) -> str:
     lines = ["```mermaid", "stateDiagram-v2"]
     for before, row in table.items():
         for after, verb in row.items():
             lines.append(f"    {'[*]' if before is None else before.value} --> {after.value}: {verb}")
-    return [*lines, "```"]
+    return "\n".join([*lines, "```"])
 
 
 def moves() -> str:
-    return "\n".join(["**Run**", "", *_diagram(RUN_MOVES), "", "**Node**", "", *_diagram(NODE_MOVES)])  # type: ignore[arg-type]
+    tables: dict[str, Table[Any]] = {"Run": RUN_MOVES, "Node": NODE_MOVES, "Schedule": SCHEDULE_MOVES}
+    return "\n\n".join(part for name, table in tables.items() for part in (f"**{name}**", _drawn(table)))
 
 
 def with_generated(text: str) -> str:

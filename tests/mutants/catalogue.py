@@ -91,6 +91,11 @@ BOUNDS = "tests/cases/test_storage_bounds.py"
 SWEEP_BOUND = (
     f"{BOUNDS}::test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_everything_gets_its_turn"
 )
+NOMINAL = "tests/core/test_nominal.py"
+SCHEDULES = "tests/core/test_schedules.py"
+BY_STATE = "tests/core/test_schedule_by_state.py"
+TIME = "tests/cases/test_schedules.py"
+ROUND = "tests/runtime/test_schedules.py"
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 
 
@@ -104,7 +109,7 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema", "retention")
+TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema", "retention", "time")
 """Every table that has to have a mutant, beside the ten promises."""
 
 MUTANTS = [
@@ -748,8 +753,8 @@ BEGIN
         "the next actor adopts nobody",
         "6",
         "actors/runtime/recovery.py",
-        "        if around.registry.get(AttemptRef(company, key)) is None\n    ]",
-        "        if True\n    ]",
+        "    gone = [key for key in running if around.registry.get(AttemptRef(company, key)) is None]\n",
+        "    gone = list(running)\n",
         (f"{CRASHES}[take-executing]", f"{CRASHES}[load of the next actor: facts-waiting]"),
     ),
     Mutant(
@@ -772,8 +777,8 @@ BEGIN
         "what has run to its end in this turn is stopped",
         "6",
         "actors/core/reports.py",
-        "    finish(draft, entry)  # the next message",
-        "    # the next message",
+        "    if key.task not in draft.state.reached:\n",
+        "    if False:\n",
         (
             f"{STOPS}::test_of_a_stop_and_an_end_the_first_counts[its end and then the stop in one commit-a success]",
             "tests/core/test_turns.py::test_what_is_said_in_the_turn_in_which_a_run_ends_finds_it_ended",
@@ -1141,5 +1146,234 @@ BEGIN
             f"{BOUNDS}::test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every_time",
             f"{BOUNDS}::test_a_system_that_only_waits_costs_next_to_nothing",
         ),
+    ),
+    # --- time
+    Mutant(
+        "a fixed local time follows real time",
+        "time",
+        "actors/nominal.py",
+        "        if self.fixed:\n",
+        "        if False:\n",
+        (f"{NOMINAL}::test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years",),
+    ),
+    Mutant(
+        "an hour that comes twice is left out the second time",
+        "time",
+        "actors/nominal.py",
+        "        if back:  #",
+        "        if False:  #",
+        (f"{NOMINAL}::test_on_the_days_on_which_clocks_change_a_search_of_every_minute_finds_the_same",),
+    ),
+    Mutant(
+        "counting has no end",
+        "time",
+        "actors/nominal.py",
+        "            if counted == limit:\n",
+        "            if False:\n",
+        (f"{NOMINAL}::test_counting_ends_at_its_limit_and_says_so",),
+    ),
+    Mutant(
+        "all that was missed is caught up",
+        "time",
+        "actors/core/firing.py",
+        "    slot = rule.after(now_ms)\n    low = now_ms + 1\n",
+        "    slot = rule.after(record.due_ms or now_ms)\n    low = (record.next_ms or now_ms) + 1\n",
+        (
+            f"{SCHEDULES}::test_after_an_absence_at_most_one_is_caught_up_and_the_rest_is_counted",
+            f"{TIME}::test_what_fell_due_while_nobody_ran_follows_the_misfire_rule_once",
+        ),
+    ),
+    Mutant(
+        "the misfire rule is not asked",
+        "time",
+        "actors/core/firing.py",
+        "(record.misfire is Misfire.SKIP and not on_time)",
+        "False",
+        (f"{TIME}::test_what_fell_due_while_nobody_ran_follows_the_misfire_rule_once",),
+    ),
+    Mutant(
+        "whoever is a moment late has missed it",
+        "time",
+        "actors/core/firing.py",
+        "ON_TIME_MS = 60_000\n",
+        "ON_TIME_MS = 0\n",
+        (f"{SCHEDULES}::test_a_fire_that_is_less_than_a_minute_late_was_not_missed",),
+    ),
+    Mutant(
+        "overlap is not asked",
+        "time",
+        "actors/core/firing.py",
+        "    overlaps = overlapping and record.overlap is Overlap.SKIP\n",
+        "    overlaps = False\n",
+        (f"{SCHEDULES}::test_while_a_task_of_it_is_not_settled_the_next_fire_is_skipped_or_queued",),
+    ),
+    Mutant(
+        "nobody knows whose tasks they are",
+        "time",
+        "actors/core/state.py",
+        "            self.schedules.note_task(entry.task.schedule, task)\n",
+        "            pass\n",
+        (f"{SCHEDULES}::test_a_run_by_hand_counts_for_overlap_and_moves_no_time",),
+    ),
+    Mutant(
+        "a run by hand moves the next fire",
+        "time",
+        "actors/core/scheduling.py",
+        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n",
+        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n"
+        "    draft.schedule(record, changed(record, next_ms=(record.next_ms or 0) + 60_000))\n",
+        (
+            f"{TIME}::test_run_now_moves_no_fire",
+            f"{BY_STATE}::test_a_message_does_to_a_schedule_what_its_cell_says",
+        ),
+    ),
+    Mutant(
+        "jitter moves the nominal time",
+        "time",
+        "actors/core/scheduling.py",
+        "Fire(record.name, nominal, start_ms)",
+        "Fire(record.name, start_ms or nominal, start_ms)",
+        (f"{TIME}::test_jitter_near_a_clock_change_skips_no_day",),
+    ),
+    Mutant(
+        "jitter is chance",
+        "time",
+        "actors/core/schedules.py",
+        'zlib.crc32(identity.encode("utf-8")) //',
+        "zlib.crc32(str(id(object())).encode()) //",
+        (
+            f"{SCHEDULES}::test_jitter_moves_the_start_and_never_the_nominal_time_and_is_the_same_for_the_same_fire",
+        ),
+    ),
+    Mutant(
+        "another cron ends the pause",
+        "time",
+        "actors/core/scheduling.py",
+        "        new = changed(old, **said, anchor_ms=draft.now_ms)\n",
+        "        new = changed(old, **said, anchor_ms=draft.now_ms, paused_ms=None)\n",
+        (
+            f"{TIME}::test_a_pause_is_never_forgotten",
+            f"{SCHEDULES}::test_a_paused_schedule_stays_paused_whatever_is_done_to_it_but_for_a_resume",
+        ),
+    ),
+    Mutant(
+        "what was missed under the old cron is forgotten",
+        "time",
+        "actors/core/scheduling.py",
+        "        return changed(old, missed=count, missed_ms=last)\n",
+        "        return old\n",
+        (
+            f"{BY_STATE}::test_what_was_missed_under_the_old_rule_follows_the_misfire_rule_when_the_pause_ends",
+        ),
+    ),
+    Mutant(
+        "another cron fires at once",
+        "time",
+        "actors/core/firing.py",
+        "due_ms=slot if rule.steady else following)\n",
+        "due_ms=now_ms)\n",
+        (f"{BY_STATE}::test_a_message_does_to_a_schedule_what_its_cell_says",),
+    ),
+    Mutant(
+        "schedules of a paused company fire",
+        "time",
+        "actors/core/scheduling.py",
+        "    while draft.state.company.paused_ms is None:\n",
+        "    while True:\n",
+        (f"{SCHEDULES}::test_a_paused_company_holds_its_schedules_and_going_on_follows_the_misfire_rule",),
+    ),
+    Mutant(
+        "a clock that goes back stops everything",
+        "time",
+        "actors/core/scheduling.py",
+        "    for record in schedules.ahead_of(draft.now_ms):\n",
+        "    for record in schedules.ahead_of(draft.now_ms)[:0]:\n",
+        (
+            f"{TIME}::test_the_wall_clock_jumps",
+            f"{SCHEDULES}::test_the_clock_goes_back_by_hours_and_what_follows_real_time_goes_on",
+        ),
+    ),
+    Mutant(
+        "nobody looks which times have fired already",
+        "time",
+        "actors/core/firing.py",
+        "    return first is not None and record.fired_to_ms is not None and first <= record.fired_to_ms\n",
+        "    return False\n",
+        (f"{SCHEDULES}::test_a_jump_there_and_back_again_leaves_every_date_its_one_fire",),
+    ),
+    Mutant(
+        "absent companies do not hear that the clock went back",
+        "time",
+        "actors/runtime/supervisor.py",
+        "                self._again.extend(self._due)\n",
+        "                pass\n",
+        (f"{TIME}::test_the_wall_clock_jumps",),
+    ),
+    Mutant(
+        "the file lets a nominal time fire twice",
+        "time",
+        "storage/sql/schema.sql",
+        "CREATE UNIQUE INDEX tasks_nominal",
+        "CREATE INDEX tasks_nominal",
+        (f"{TIME}::test_of_two_processes_only_the_owner_fires_and_the_file_refuses_a_nominal_time_twice",),
+    ),
+    Mutant(
+        "a row that nobody can follow is never disabled",
+        "time",
+        "actors/core/schedules.py",
+        "                self.unfit[name] = None\n",
+        "                pass\n",
+        (f"{TIME}::test_a_cron_that_can_never_fire",),
+    ),
+    Mutant(
+        "nobody comes back for a schedule",
+        "time",
+        "actors/core/state.py",
+        "        if not self.schedules.by_name or self.company.paused_ms is not None:\n",
+        "        if True:\n",
+        (f"{ROUND}::test_an_absent_company_is_brought_back_for_its_schedule_and_leaves_again",),
+    ),
+    Mutant(
+        "the sweep does not look at schedules",
+        "time",
+        "actors/runtime/sweep.py",
+        '("sweep_due", "sweep_schedules")',
+        '("sweep_due",)',
+        (f"{ROUND}::test_a_schedule_whose_company_does_not_know_that_it_is_due_is_found_by_the_sweep",),
+    ),
+    Mutant(
+        "a schedule that crashes its actor goes on doing so",
+        "time",
+        "actors/runtime/supervisor.py",
+        "        schedule = schedule_of(about)\n",
+        "        schedule = None\n",
+        (f"{ROUND}::test_a_schedule_whose_moves_crash_the_actor_twice_is_disabled_and_nobody_else_notices",),
+    ),
+    Mutant(
+        "a time before which it may not start holds nobody up",
+        "time",
+        "actors/core/gates.py",
+        "        lambda entry: entry.early is not None,\n",
+        "        lambda entry: False,\n",
+        (
+            f"{SCHEDULES}::test_a_later_start_can_be_changed_and_taken_away",
+            f"{ROUND}::test_a_later_start_survives_restarts_and_a_time_that_passed_meanwhile_is_made_up_for",
+        ),
+    ),
+    Mutant(
+        "StartNow does not open the start",
+        "time",
+        "actors/core/state.py",
+        "entry.waits_for_upstreams and entry.run is not None and not entry.run.front\n",
+        "entry.waits_for_upstreams and entry.run is not None\n",
+        (f"{SCHEDULES}::test_start_now_overrides_a_later_start_and_the_override_is_stored",),
+    ),
+    Mutant(
+        "a time without a zone is taken for one",
+        "time",
+        "actors/messages.py",
+        "    if value.utcoffset() is None:\n",
+        "    if False:\n",
+        ("tests/core/test_message_checks.py::test_what_cannot_be_carried_out_is_refused_in_words",),
     ),
 ]
