@@ -26,7 +26,6 @@ WALKS: Mapping[str, str] = {
     "inbox_companies": "what waits in the inbox, which is bounded: its index alone",
     "inbox_unanswered": "for display: what waits in the inbox, which is bounded",
     "list_deletions": "in the order of its rows, up to a limit; companies that are being deleted are few",
-    "latest_event_ms": "the last two lines",
     "last_position": "of a table with one row for each table that numbers its rows",
 }
 SORTS: Mapping[str, str] = {
