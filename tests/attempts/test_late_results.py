@@ -266,13 +266,14 @@ PHASES = {
 # --- the table --------------------------------------------------------------------------------------------------
 
 
-OUTCOMES = {
-    "a success": "too late",
-    "a failure": ValueError("too late"),
-    "giving up": GiveUp("too late"),
-    "asking for later": RetryAfter(3, "too late"),
-    "what is no JSON": float("nan"),
+OUTCOMES: dict[str, Callable[[], object]] = {
+    "a success": lambda: "too late",
+    "a failure": lambda: ValueError("too late"),
+    "giving up": lambda: GiveUp("too late"),
+    "asking for later": lambda: RetryAfter(3, "too late"),
+    "what is no JSON": lambda: float("nan"),
 }
+"""Made anew each time: an error that was raised keeps what it came through."""
 
 
 async def _comes_late(scene: Scene, path: Path, *, meanwhile: Callable[[Scene], Awaitable[None]]) -> None:
@@ -323,7 +324,7 @@ async def test_a_late_result_is_recorded_and_changes_nothing(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, phase: str, outcome: str
 ) -> None:
     """C08, C11, C12."""
-    async with a_scene(db_path, monkeypatch, OUTCOMES[outcome]) as scene:
+    async with a_scene(db_path, monkeypatch, OUTCOMES[outcome]()) as scene:
         await PHASES[phase].reach(scene)
         await scene.settle()
         assert await scene.state() is PHASES[phase].state
@@ -343,7 +344,7 @@ async def _until_it_left(scene: Scene) -> None:
 async def test_a_late_result_is_recorded_by_a_company_that_is_loaded_anew(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, phase: str, outcome: str
 ) -> None:
-    async with a_scene(db_path, monkeypatch, OUTCOMES[outcome]) as scene:
+    async with a_scene(db_path, monkeypatch, OUTCOMES[outcome]()) as scene:
         await PHASES[phase].reach(scene)
         await scene.settle()
         await _comes_late(scene, db_path, meanwhile=_until_it_left)

@@ -57,7 +57,10 @@ from tests.runtime.support import (
 from tests.storage.connections import Flaky, sqlite_error
 
 GRACE_S = 10.0
-BUSY = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
+
+
+def busy() -> sqlite3.Error:
+    return sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
 
 
 # --- the scene --------------------------------------------------------------------------------------------------
@@ -427,7 +430,7 @@ async def test_a_stop_that_overtakes_its_own_submit_is_refused_and_one_that_foll
 class End:
     """How a handler ends, and what a stop behind it finds."""
 
-    outcome: object
+    outcome: Callable[[], object]
     attempts_max: int
     final: str
     end: AttemptEnd
@@ -436,10 +439,10 @@ class End:
 
 
 ENDS = {
-    "a success": End("a result", 3, "completed", AttemptEnd.SUCCEEDED),
-    "a failure that is retried": End(ValueError("no luck"), 3, "stopped", FAILED, changes=True),
-    "the last failure": End(ValueError("no luck"), 1, "failed", FAILED),
-    "giving up": End(GiveUp("enough"), 3, "failed", FAILED),
+    "a success": End(lambda: "a result", 3, "completed", AttemptEnd.SUCCEEDED),
+    "a failure that is retried": End(lambda: ValueError("no luck"), 3, "stopped", FAILED, changes=True),
+    "the last failure": End(lambda: ValueError("no luck"), 1, "failed", FAILED),
+    "giving up": End(lambda: GiveUp("enough"), 3, "failed", FAILED),
 }
 
 
@@ -489,9 +492,10 @@ async def test_of_a_stop_and_an_end_the_first_counts(
         async def __call__(self, ctx: Context) -> object:
             with trio.CancelScope(shield=True):  # it ends as it wanted to, whatever it hears
                 await super().__call__(ctx)
-            if isinstance(ends.outcome, Exception):
-                raise ends.outcome
-            return ends.outcome
+            outcome = ends.outcome()
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
 
     work, gate = Ends(), Wrapper(GatedConnection)
     async with (
@@ -573,7 +577,7 @@ async def test_a_stop_while_the_store_is_away_is_done_when_it_is_back_and_not_be
 
         before = stored_events(db_path)
         async with trio.open_nursery() as nursery:
-            store.made.down = BUSY
+            store.made.down = busy()
             for number in range(2):
                 nursery.start_soon(ask, number)
                 await trio.sleep(300)
@@ -607,7 +611,7 @@ async def test_a_stop_that_was_sent_into_an_outage_and_a_close_is_done_or_told_a
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        store.made.down = BUSY
+        store.made.down = busy()
 
         async def ask() -> None:
             try:
