@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,9 @@ class Hosts:
         wait_for(self._server, word)
 
     def kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
+        """Kill it, unless it has ended by itself."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
     def ended(self) -> tuple[int, list[str]]:
         """Wait for the end of the host: its status, and what it said until then."""

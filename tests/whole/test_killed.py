@@ -28,7 +28,10 @@ def test_a_host_killed_at_random_loses_nothing_and_accepts_everything_once(tmp_p
                 host.wait_for("submitted")
             time.sleep(chance.uniform(0, 0.15))
             host.kill()
-            assert host.ended()[0] == -signal.SIGKILL
+            assert host.ended()[0] in (
+                -signal.SIGKILL,
+                0,
+            )  # a late one may find everything done, and end first
             if path.exists() and has_schema(path):  # the first may die before it has made the tables
                 assert_left_in_order(path, closed=False)
         host.start()
