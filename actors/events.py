@@ -4,6 +4,10 @@ An event is one line of the log, committed with the change that it reports: noth
 commit, ``position`` rises in commit order over all companies, ``seq`` is dense inside a company. A reader
 goes on from the ``position`` it saw last. Derived states are not stored, so they have one event per cause
 and commit (``tasks.blocked``), never one per task; positions in the queue are never events.
+
+What goes by age is told by the unit that lets it go: ``tasks.pruned``, ``attempts.pruned``, ``log.pruned``. The log
+goes from its beginning only, so what is kept is dense. With a company that is deleted its lines go as well;
+``company.deleted`` tells of it in the part of the log that is the runtime's.
 """
 
 from __future__ import annotations

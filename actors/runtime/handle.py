@@ -61,7 +61,7 @@ class Reads:
         return await reads.explanation(self._source, self.name, _id(task))
 
     async def timeline(self, task: str) -> tuple[Event, ...]:
-        """Every event of the task, oldest first."""
+        """Every event of the task that is kept, oldest first."""
         return await reads.timeline(self._source, self.name, _id(task))
 
     async def result(self, task: str) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ class Reads:
         return await reads.result(self._source, self.name, _id(task))
 
     async def attempts(self, task: str) -> tuple[AttemptView, ...]:
-        """Every attempt at every node of every run of the task, oldest first."""
+        """Every attempt at every node of every run of the task that is kept, oldest first."""
         return await reads.attempts(self._source, self.name, _id(task))
 
 
@@ -92,7 +92,7 @@ class Company(Reads):
     async def ask(self, message: Message[R]) -> R:
         """Send a message and return its reply, which is durable.
 
-        Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `ActorCrashed`,
+        Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `CompanyDeleted`, `ActorCrashed`,
         `RuntimeClosed` (nothing happened), or `OutcomeUnknown`. Waits for room in the mailbox, and while
         the store is away. Cancellation: stops waiting; the message stands if it was put in the mailbox.
         """
