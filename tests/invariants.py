@@ -175,6 +175,13 @@ RULES: Mapping[str, str] = MappingProxyType(
                 SELECT count(*) FROM events WHERE events.company_id = node.company_id
                   AND events.task_seq = node.seq AND events.kind = 'node.sent_back'
                   AND events.node = node.spec ->> 'name')""",
+        "what a node works with, or has its result from, has succeeded": """
+            SELECT node.company_id, node.seq, node.run, node.pos, node.status, up.pos, up.status FROM nodes AS node
+            JOIN json_each(coalesce(node.spec -> 'after', '[]')) AS place
+            JOIN nodes AS up ON up.company_id = node.company_id AND up.seq = node.seq AND up.run = node.run
+              AND up.pos = place.value
+            WHERE up.status <> 'succeeded'
+              AND (node.status = 'succeeded' OR (node.status = 'running' AND node.superseded = 0))""",
         "no more tries are counted than attempts failed": f"""
             SELECT node.company_id, node.seq, node.run, node.pos, node.tries FROM nodes AS node
             WHERE node.company_id NOT IN ({ATTEMPTS_WENT}) AND node.tries > (

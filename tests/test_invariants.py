@@ -101,6 +101,9 @@ PLANTS: dict[str, Plant] = {
     ],
     "feedback is of a generation that began with it": ["UPDATE nodes SET feedback = 'no' WHERE seq = 2"],
     "a node was sent back as often as the log says": ["UPDATE nodes SET send_backs = 9 WHERE seq = 6"],
+    "what a node works with, or has its result from, has succeeded": [
+        "UPDATE nodes SET status = 'pending', result = NULL WHERE seq = 1 AND pos = 0"
+    ],
     "no more tries are counted than attempts failed": ["UPDATE nodes SET tries = 9 WHERE seq = 2"],
     "no more deaths are counted than attempts were lost": ["UPDATE nodes SET unclean = 1 WHERE seq = 2"],
     "only a node that may be tried again has a time to wait for": [

@@ -91,11 +91,12 @@ def _not_reached(message: Approve, entry: Entry) -> MoveRefused:
 
 def let_through(draft: Draft, entry: Entry, message: Next) -> None:
     """The first node that is ready may start."""
-    assert entry.progress is not None
-    pos = min(entry.progress.ready, default=None)
+    pos = min(entry.progress.ready, default=None) if entry.progress is not None else None
     if pos is None:
-        raise refused(message, entry, "is halted, and no step is ready: use Retry", "Retry")
-    resume_run(draft, entry, "next", entry.progress.specs[pos].name, step=pos)
+        raise refused(
+            message, entry, "is halted, and no step of it is ready: use Stop and Retry", "Stop", "Retry"
+        )
+    resume_run(draft, entry, "next", _spec(entry, pos).name, step=pos)
 
 
 # --- doing it again -----------------------------------------------------------------------------------------

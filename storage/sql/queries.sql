@@ -410,7 +410,7 @@ WHERE schedule.due_ms <= :now_ms AND schedule.paused_ms IS NULL AND company.paus
   AND company.name IS NOT NULL ORDER BY schedule.due_ms LIMIT :limit;
 
 -- name: sweep_queued
--- Companies with unsettled runs, oldest-checked first. It steps from company to company along the index of unsettled
+-- Companies with unsettled runs that do not only wait for a person, oldest-checked first. It steps from company to company along the index of unsettled
 -- runs, so neither the idle ones nor the length of a queue cost anything.
 WITH RECURSIVE living (company_id) AS (
     SELECT min(company_id) FROM runs INDEXED BY runs_unsettled WHERE settled_ms IS NULL
@@ -420,6 +420,8 @@ WITH RECURSIVE living (company_id) AS (
     FROM living WHERE living.company_id IS NOT NULL)
 SELECT company.name FROM living CROSS JOIN companies AS company ON company.company_id = living.company_id
 WHERE company.name IS NOT NULL
+  AND EXISTS (SELECT 1 FROM runs INDEXED BY runs_unsettled
+              WHERE runs.company_id = company.company_id AND runs.settled_ms IS NULL AND runs.status <> 'halted')
 ORDER BY company.checked_ms, company.company_id LIMIT :limit;
 
 -- name: mark_checked

@@ -162,7 +162,12 @@ def test_a_tail_does_not_begin_in_the_middle_of_a_character() -> None:
 
 async def test_a_command_finds_payload_inputs_and_names_in_a_private_file_that_goes_with_it() -> None:
     line = 'cat "$TURNKEEPER_INPUT"; echo; echo "$TURNKEEPER_INPUT"; stat -c %a "$TURNKEEPER_INPUT"'
-    ctx = FakeContext({"shell": line, "payload": {"week": 7}}, inputs={"table": {"exit_code": 0}})
+    ctx = FakeContext(
+        {"shell": line, "payload": {"week": 7}},
+        inputs={"table": {"exit_code": 0}},
+        upstream={"collect": {"main": {"exit_code": 0}}},
+        feedback="shorter",
+    )
     content, name, mode = (await command(ctx))["output"].splitlines()
     assert json.loads(content) == {
         "company": "acme",
@@ -173,6 +178,8 @@ async def test_a_command_finds_payload_inputs_and_names_in_a_private_file_that_g
         "key": "acme/report/1/main/0",
         "payload": {"week": 7},
         "inputs": {"table": {"exit_code": 0}},
+        "upstream": {"collect": {"main": {"exit_code": 0}}},
+        "feedback": "shorter",
     }
     assert mode == "600"
     assert not Path(name).exists()
@@ -321,7 +328,8 @@ class Context:
     task = node = key = "x"
     task_payload = None
     run = attempt = 1
-    inputs = {}
+    inputs = upstream = {}
+    feedback = None
     payload = {"shell": "touch " + sys.argv[1]}
     private_folder = Path(sys.argv[1] + ".inputs")
 

@@ -13,7 +13,7 @@ import pytest
 import structlog
 import trio
 
-from actors import Archive, Event, open_reader, open_runtime
+from actors import Archive, Event, RunStatus, SendBack, open_reader, open_runtime
 from actors.cli import app, run
 from actors.cli.output import Output
 from actors.commands import command
@@ -513,3 +513,67 @@ def test_without_staying_later_starts_are_waited_for_and_schedules_are_not(place
     again = place.run()
     assert again.status == 0
     assert "is set" not in again.out
+
+
+AT_A_GATE = """
+    [[companies.acme.tasks]]
+    id = "post"
+
+    [[companies.acme.tasks.nodes]]
+    name = "draft"
+    run = "echo a text"
+
+    [[companies.acme.tasks.nodes]]
+    name = "approve"
+    gate = true
+    after = ["draft"]
+
+    [[companies.acme.tasks.nodes]]
+    name = "publish"
+    run = "true"
+    after = ["approve"]
+
+    [[companies.acme.tasks]]
+    id = "steps"
+    mode = "step"
+    run = "true"
+
+    [[companies.acme.tasks]]
+    id = "behind"
+    depends_on = ["post"]
+    run = "true"
+"""
+
+
+def test_a_run_ends_where_only_a_person_can_go_on_and_everything_says_so(place: Place) -> None:
+    place.plan(AT_A_GATE)
+    done = place.run()
+    assert done.status == 1
+    assert "acme  0 of 3 completed, 1 waiting, 2 halted" in done.lines
+    assert any(
+        line.startswith("acme/post waits for a person to approve approve since") for line in done.lines
+    )
+    assert any("acme/post: waits for a person at approve" in line for line in done.lines)
+
+    async def send_back() -> None:
+        async with open_runtime(place.db, handlers={"command": command}) as runtime:
+            company = runtime.company("acme")
+            await company.ask(SendBack("post", "draft", "shorter\nmuch shorter"))
+            while (await company.status("post")).run_status is not RunStatus.HALTED:
+                await trio.sleep(0.01)
+
+    trio.run(send_back)
+    explained = place.cli("explain", "acme/post").lines
+    assert explained[0] == "acme/post: post"
+    assert explained[1].startswith("halted, run 1, created ")
+    assert explained[2].startswith("  waits for a person to approve approve since ")
+    assert "  node draft: succeeded" in explained
+    at = explained.index("    is done again:")
+    assert explained[at + 1 : at + 3] == ["      shorter", "      much shorter"]
+    assert any(line.startswith("  gate approve: pending, waits for a person since ") for line in explained)
+    steps = place.cli("explain", "acme/steps").lines
+    assert any("goes step by step: a person has to let main start since" in line for line in steps)
+    told = place.cli("timeline", "acme/post").out
+    assert "node draft is sent back: shorter | much shorter" in told
+    assert "gate approve is reached" in told
+    assert 'submitted "steps", step by step' in place.cli("timeline", "acme/steps").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import Any
 
 import pytest
@@ -25,11 +26,12 @@ from actors.messages import (
     Submit,
     Unpause,
 )
+from actors.runtime.recovery import Quarantine
 from actors.states import Reason, ReasonKind, WorkState
 from storage.records import AttemptEnd, NodeStatus, RunStatus
 
 from .agreement import watch
-from .world import World
+from .world import World, writing
 
 JUDGED: list[Node | Gate] = [
     Node("draft", "work"),
@@ -240,6 +242,23 @@ def test_a_halted_run_can_be_stopped_and_its_gate_is_reached_anew_after_a_retry(
     world.check_tables()
 
 
+def test_a_halted_run_that_is_quarantined_is_halted_again_when_it_is_released(world: World) -> None:
+    world.ask(Submit("judged", id="a", nodes=[Gate("gate")]))
+    world.ask(Submit("needs it", id="b", handler="work", depends_on=["a"]))
+    with writing(world.conn):
+        Quarantine(world.name, "a", 1, "why", None, world.now_ms)(world.conn)
+    world.reload()
+    assert world.where("a") is WorkState.QUARANTINED
+    assert world.where("b") is WorkState.BLOCKED
+    with pytest.raises(MoveRefused, match="is quarantined"):
+        world.ask(Approve("a", "gate"))
+    world.ask(Retry("a"))
+    assert [world.where(task) for task in "ab"] == [WorkState.HALTED, WorkState.WAITING]
+    world.ask(Approve("a", "gate"))
+    assert world.attempt("b").number == 1
+    world.check_tables()
+
+
 def test_a_person_s_word_to_a_halted_run_survives_a_new_actor(world: World) -> None:
     world.ask(Submit("judged", id="a", nodes=JUDGED))
     world.succeed("a", "draft")
@@ -300,6 +319,24 @@ def test_a_thousand_gates_are_said_in_bounded_turns(world: World) -> None:
     assert (halted.data["count"], len(halted.data["nodes"])) == (1000, 100)
     reason = world.reason("a", ReasonKind.APPROVAL)
     assert (reason.count, len(reason.nodes)) == (1000, 10)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE runs SET status = 'halted', slot = 0",
+        "UPDATE runs SET halted_ms = 1",
+        "UPDATE nodes SET reached_ms = 1 WHERE pos = 0",
+        "UPDATE nodes SET superseded = 1 WHERE pos = 1",
+        "UPDATE nodes SET superseded = 2",
+        "UPDATE nodes SET send_backs = -1",
+        "UPDATE tasks SET send_backs_max = -1",
+    ],
+)
+def test_the_file_itself_refuses_what_no_run_can_be(world: World, statement: str) -> None:
+    world.ask(Submit("judged", id="a", nodes=JUDGED))
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        world.conn.execute(statement)
 
 
 # --- step by step -------------------------------------------------------------------------------------------------
@@ -363,6 +400,20 @@ def test_the_further_tries_of_a_step_need_no_further_word(world: World) -> None:
     world.succeed("a", "one")
     assert world.run("a").status is RunStatus.HALTED
     assert world.reason("a", ReasonKind.STEP).nodes == ("two",)
+
+
+def test_what_becomes_ready_while_a_step_rests_waits_for_a_word_of_its_own(world: World) -> None:
+    """It stands before the step in the graph, and still it is the step that is tried again."""
+    nodes: list[Node | Gate] = [Node("behind", "work", after=["gate"]), Gate("gate"), Node("one", "work")]
+    a_stepping_task(world, nodes)
+    world.ask(Next("a"))
+    world.fail("a", "one")
+    world.ask(Approve("a", "gate"))
+    world.wait(10)
+    assert [effect.spec.name for effect in world.running.values()] == ["one"]
+    assert world.reason("a", ReasonKind.STEP).nodes == ("behind",)
+    world.succeed("a", "one")
+    assert world.run("a").status is RunStatus.HALTED
 
 
 def test_a_retry_goes_on_with_the_step_that_failed_and_with_no_other(world: World) -> None:

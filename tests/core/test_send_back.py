@@ -25,11 +25,12 @@ from actors.messages import (
     Stop,
     Submit,
 )
+from actors.runtime.recovery import Quarantine
 from actors.states import ReasonKind, WorkState
 from storage.records import AttemptEnd, NodeRecord, NodeStatus, RunStatus
 
 from .agreement import watch
-from .world import World
+from .world import World, writing
 
 DRAFTED: list[Node | Gate] = [
     Node("draft", "work"),
@@ -372,6 +373,21 @@ def test_a_stop_while_an_attempt_is_being_superseded_skips_its_node(world: World
     assert world.run("a").status is RunStatus.STOPPED
     skipped = named(world)["review"]
     assert (skipped.status, skipped.superseded, skipped.generation) == (NodeStatus.SKIPPED, False, 1)
+    world.check_tables()
+
+
+def test_a_quarantine_of_a_task_with_a_superseded_attempt_leaves_nothing_of_it(world: World) -> None:
+    drafted(world)
+    world.ask(SendBack("a", "draft", "shorter"))
+    with writing(world.conn):
+        Quarantine(world.name, "a", 1, "why", None, world.now_ms)(world.conn)
+    world.running.clear()
+    world.slots.held.clear()
+    world.reload()
+    node = named(world)["review"]
+    assert (node.status, node.superseded, node.generation) == (NodeStatus.PENDING, False, 1)
+    world.ask(Retry("a"))
+    assert world.running[world.attempt("a", "draft")].feedback == "shorter"
     world.check_tables()
 
 

@@ -97,6 +97,16 @@ BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
 ROUND = "tests/runtime/test_schedules.py"
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
+GATES = "tests/core/test_gates.py"
+BACK = "tests/core/test_send_back.py"
+PEOPLE = "tests/runtime/test_people.py"
+THREE_DAYS = f"{PEOPLE}::test_a_company_whose_first_task_waits_three_days_for_a_person_loses_nothing"
+LOOP = f"{PEOPLE}::test_a_review_sends_a_draft_back_twice_before_it_is_published"
+MADE_UP_FOR = f"{PEOPLE}::test_a_cancellation_that_was_lost_is_made_up_for"
+CHECKS = f"{GATES}::test_the_file_itself_refuses_what_no_run_can_be"
+C31 = (
+    "tests/cases/test_people.py::test_send_backs_and_drains_do_not_count_towards_the_backoff_nor_use_up_tries"
+)
 
 
 @attrs.frozen
@@ -109,8 +119,20 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-TABLES = ("run", "node", "phase", "messages", "events", "ends", "gates", "schema", "retention", "time")
-"""Every table that has to have a mutant, beside the ten promises."""
+TABLES = (
+    "run",
+    "node",
+    "phase",
+    "messages",
+    "events",
+    "ends",
+    "gates",
+    "schema",
+    "retention",
+    "time",
+    "people",
+)
+"""Every table that has to have a mutant, beside the ten promises; and what people say to a run."""
 
 MUTANTS = [
     # --- 1. queueing, not refusing
@@ -1375,5 +1397,226 @@ BEGIN
         "    if value.utcoffset() is None:\n",
         "    if False:\n",
         ("tests/core/test_message_checks.py::test_what_cannot_be_carried_out_is_refused_in_words",),
+    ),
+    # --- people in the loop
+    Mutant(
+        "a run at a gate keeps its slot",
+        "people",
+        "actors/core/entry.py",
+        "        return Halt.APPROVAL if progress.reached else None\n",
+        "        return None\n",
+        (THREE_DAYS, f"{COMMITS}[gates]"),
+    ),
+    Mutant(
+        "failed comes before an open gate",
+        "people",
+        "actors/core/advance.py",
+        "    if halt is not None:\n",
+        "    if halt is not None and not failed:\n",
+        (f"{GATES}::test_an_open_gate_comes_before_failed",),
+    ),
+    Mutant(
+        "fail_fast waits for people",
+        "people",
+        "actors/core/entry.py",
+        "        if progress is None or (self.task.fail_fast and progress.counts[NodeStatus.FAILED]):\n",
+        "        if progress is None:\n",
+        (f"{GATES}::test_under_fail_fast_a_gate_is_not_waited_for",),
+    ),
+    Mutant(
+        "a gate is approved before it is reached",
+        "people",
+        "actors/core/people.py",
+        "for p in entry.progress.reached if _spec(entry, p).name == message.gate",
+        "for p in entry.progress.unsaid | entry.progress.idle if _spec(entry, p).name == message.gate",
+        (f"{GATES}::test_a_gate_is_reached_only_when_all_before_it_have_succeeded",),
+    ),
+    Mutant(
+        "who was let past a pause is not so after a gate",
+        "people",
+        "actors/core/halting.py",
+        "reason=None, halted_ms=None, **fields)",
+        "reason=None, halted_ms=None, front=0, **fields)",
+        (f"{GATES}::test_a_run_that_was_put_in_front_past_a_pause_is_so_also_after_it_was_halted",),
+    ),
+    Mutant(
+        "what depends on a halted run is blocked",
+        "people",
+        "actors/core/state.py",
+        "        if run.status.settled or entry.blocked or",
+        "        if run.status.settled or run.status is RunStatus.HALTED or entry.blocked or",
+        (THREE_DAYS, f"{GATES}::test_dependents_of_a_halted_task_wait_and_are_not_blocked"),
+    ),
+    Mutant(
+        "step by step everything starts that is ready",
+        "people",
+        "actors/core/entry.py",
+        "        return bool(ready) if self.task.mode is not Mode.STEP else self.run.step in ready\n",
+        "        return bool(ready)\n",
+        (f"{GATES}::test_a_run_that_goes_step_by_step_halts_before_each_node_and_next_lets_one_start",),
+    ),
+    Mutant(
+        "a step that was let through is another's",
+        "people",
+        "actors/core/advance.py",
+        "        return let if let is not None and able(let) else None\n",
+        "        return entry.progress.next_ready()\n",
+        (f"{GATES}::test_what_becomes_ready_while_a_step_rests_waits_for_a_word_of_its_own",),
+    ),
+    Mutant(
+        "a run at a gate can be retried",
+        "people",
+        "actors/core/decide.py",
+        "        Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),\n",
+        "",
+        (CELL,),
+    ),
+    Mutant(
+        "only the judged node is done again",
+        "people",
+        "actors/core/people.py",
+        "    again = [*_reset_users(draft, entry, pos, message.feedback), pos]\n",
+        "    again = [pos]\n",
+        (LOOP,),
+    ),
+    Mutant(
+        "what is done again is of the same generation",
+        "people",
+        "actors/core/people.py",
+        "    generation = node.generation + 1\n",
+        "    generation = node.generation\n",
+        (
+            LOOP,
+            f"{BACK}::test_what_is_done_again_is_a_new_generation_with_the_feedback_for_each_of_its_attempts",
+        ),
+    ),
+    Mutant(
+        "feedback is for the first attempt only",
+        "people",
+        "actors/core/advance.py",
+        "is_suspect(node), names, node.feedback, upstream)",
+        "is_suspect(node), names, None if node.tries else node.feedback, upstream)",
+        (
+            C31,
+            f"{BACK}::test_what_is_done_again_is_a_new_generation_with_the_feedback_for_each_of_its_attempts",
+        ),
+    ),
+    Mutant(
+        "what was superseded counts if it succeeds",
+        "people",
+        "actors/core/reports.py",
+        "    elif node.superseded:\n",
+        "    elif node.superseded and report.end is not AttemptEnd.SUCCEEDED:\n",
+        (f"{BACK}::test_after_the_commit_of_a_send_back_an_attempts_own_end_does_not_count",),
+    ),
+    Mutant(
+        "what works with a result that was sent back is left to it",
+        "people",
+        "actors/core/people.py",
+        '            draft.effects.append(CancelAttempt(attempt_key(entry, node), "superseded"))\n',
+        "",
+        (LOOP, f"{BACK}::test_a_live_attempt_at_a_user_is_superseded_and_runs_on_until_it_has_ended"),
+    ),
+    Mutant(
+        "that an attempt is superseded dies with the actor",
+        "people",
+        "storage/loading.py",
+        "        superseded=bool(row[14]),\n",
+        "",
+        (f"{BACK}::test_that_an_attempt_is_superseded_survives_a_new_actor_and_a_new_process",),
+    ),
+    Mutant(
+        "the sweep does not ask who is superseded",
+        "people",
+        "actors/runtime/recovery.py",
+        '    draft.effects.extend(CancelAttempt(key, "superseded") for key in superseded_attempts(state))\n',
+        "",
+        (f"{MADE_UP_FOR}[the sweep]",),
+    ),
+    Mutant(
+        "a restarted actor does not ask who is superseded",
+        "people",
+        "actors/runtime/recovery.py",
+        "    for key in superseded_attempts(state):\n        around.executor.cancel",
+        "    for key in superseded_attempts(state)[:0]:\n        around.executor.cancel",
+        (f"{MADE_UP_FOR}[the next actor]",),
+    ),
+    Mutant(
+        "what is sent back keeps the tries that it used",
+        "people",
+        "actors/core/people.py",
+        'FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, ',
+        "FRESH: dict[str, Any] = {",
+        (f"{BACK}::test_tries_and_deaths_of_what_is_reset_are_forgotten_and_those_of_others_are_not",),
+    ),
+    Mutant(
+        "a review may go round for ever",
+        "people",
+        "actors/core/people.py",
+        "    if node.send_backs >= limit:\n",
+        "    if False:\n",
+        (
+            "tests/cases/test_people.py::test_send_backs_have_a_limit_of_their_own",
+            f"{BACK}::test_a_result_is_sent_back_as_often_as_its_node_or_task_says_or_else_ten_times",
+        ),
+    ),
+    Mutant(
+        "blank feedback is taken",
+        "people",
+        "actors/messages.py",
+        '    if not _words(value, "feedback").strip():\n',
+        '    if not _words(value, "feedback"):\n',
+        ("tests/core/test_message_checks.py::test_what_cannot_be_carried_out_is_refused_in_words",),
+    ),
+    Mutant(
+        "a new run keeps no results",
+        "people",
+        "actors/core/people.py",
+        "    kept = [node.pos for node in old if node.status is NodeStatus.SUCCEEDED and node.pos not in again]\n",
+        "    kept: list[int] = []\n",
+        (
+            f"{PEOPLE}::test_a_new_run_of_a_completed_task_runs_only_what_was_judged_and_its_users",
+            f"{BACK}::test_a_completed_run_stays_as_it_is_and_a_new_one_keeps_the_results_that_were_not_judged",
+        ),
+    ),
+    Mutant(
+        "a new run forgets the payload of the one before",
+        "people",
+        "storage/sql/queries.sql",
+        "    SELECT coalesce(:payload, old.payload), old.pins FROM runs AS old\n",
+        "    SELECT :payload, old.pins FROM runs AS old\n",
+        (f"{BACK}::test_a_rerun_from_a_node_can_have_another_payload_and_else_has_that_of_the_run_before",),
+    ),
+    Mutant(
+        "upstream results are those of the newest run",
+        "people",
+        "storage/sql/queries.sql",
+        " AND node.run = edge.pinned_run\n",
+        " AND node.run = (\n    SELECT max(number) FROM runs WHERE company_id = up.company_id AND seq = up.seq)\n",
+        (f"{PEOPLE}::test_the_upstream_runs_are_pinned_at_the_first_admission",),
+    ),
+    Mutant(
+        "an edit takes the upstreams of a run that has begun",
+        "people",
+        "storage/units.py",
+        '    _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))\n',
+        "",
+        (f"{PEOPLE}::test_an_edit_of_the_dependencies_counts_from_the_next_run_on_also_for_their_results",),
+    ),
+    Mutant(
+        "the file takes a halted run without since when",
+        "people",
+        "storage/sql/schema.sql",
+        "    CHECK ((halted_ms IS NOT NULL) = (status = 'halted')),\n",
+        "",
+        (f"{CHECKS}[UPDATE runs SET halted_ms = 1]",),
+    ),
+    Mutant(
+        "the file takes a superseded node that does not run",
+        "people",
+        "storage/sql/schema.sql",
+        "CHECK (superseded = 0 OR (superseded = 1 AND status = 'running'))",
+        "CHECK (superseded IN (0, 1))",
+        (f"{CHECKS}[UPDATE nodes SET superseded = 1 WHERE pos = 1]",),
     ),
 ]
