@@ -118,6 +118,35 @@ async def test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_
     assert high == 1
 
 
+async def test_a_slot_that_was_promised_to_a_company_is_not_given_to_one_that_comes_back_before_it_was_used(
+    opened: Opened, autojump_clock: MockClock
+) -> None:
+    """It comes back in the very step in which its slot was promised to the next in line."""
+    held: list[int] = []
+    order: list[str] = []
+
+    async def blinks(ctx: Context) -> None:
+        await trio.sleep(1)  # the others stand in line
+        async with ctx.waiting("a moment"):
+            pass
+        held.append(runtime.registry.slots_in_use)
+        order.append("blinks")
+        await trio.sleep(1)
+
+    async def works(ctx: Context) -> None:
+        held.append(runtime.registry.slots_in_use)
+        order.append(ctx.company.name)
+        await trio.sleep(1)
+
+    async with opened({"blinks": blinks, "works": works}, executions_max=1) as runtime:
+        await runtime.company("a").ask(Submit("x", handler="blinks"))
+        for name in ("b", "c"):
+            await runtime.company(name).ask(Submit("y", handler="works"))
+        await run_until_idle(runtime)
+    assert held == [1, 1, 1]
+    assert order == ["b", "blinks", "c"], "then it comes before those that are new"
+
+
 async def test_a_time_out_in_the_moment_of_coming_back_is_a_time_out(
     opened: Opened, autojump_clock: MockClock
 ) -> None:

@@ -20,6 +20,9 @@ ROOT = Path(actors.__file__).parent.parent
 PATIENCE_S = 120.0
 """How long a process may take before the test says that it hangs."""
 
+ENDS_S = 20.0
+"""How long one that is no longer needed may take to end before it is killed."""
+
 
 @attrs.frozen
 class Done:
@@ -38,6 +41,7 @@ class Place:
 
     folder: Path
     capsys: pytest.CaptureFixture[str]
+    started: list[subprocess.Popen[str]] = attrs.field(factory=list)
 
     @property
     def db(self) -> Path:
@@ -74,13 +78,29 @@ class Place:
             [*command, "--db", str(self.db)],
             **{**settings, **popen},  # type: ignore[call-overload]
         )
+        self.started.append(started)
         return started
+
+    def end_what_is_left(self) -> None:
+        """A test that failed may leave processes; they are asked first, as they end their own commands then."""
+        for process in self.started:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(ENDS_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
 
 @pytest.fixture
 def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
-    path = list(sys.path)
-    yield Place(tmp_path, capsys)
+    path, place = list(sys.path), Place(tmp_path, capsys)
+    yield place
+    place.end_what_is_left()
     sys.path[:] = path
     structlog.reset_defaults()
 

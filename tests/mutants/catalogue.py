@@ -59,6 +59,14 @@ UNITS = "tests/storage/test_units.py"
 OWNER = "tests/storage/test_ownership.py::test_a_second_opening_in_another_process_is_refused_by_the_name_of_the_first"
 FAIR = "tests/attempts/test_fairness.py"
 WAITING = "tests/attempts/test_waiting.py"
+PROMISED = "test_a_slot_that_was_promised_to_a_company_is_not_given_to_one_that_comes_back_before_it_was_used"
+DEAF = "tests/attempts/test_deaf_commands.py"
+SUSPECT = "tests/attempts/test_suspects.py"
+WATCHDOG = "tests/attempts/test_watchdog.py"
+OUTLIVED = "test_commands_that_outlived_their_host_are_ended_before_their_nodes_run_again"
+STOPPING = "tests/cli/test_stopping.py"
+MANAGED = "test_a_service_managers_stop_within_its_limit_leaves_no_lock_and_costs_no_tries"
+PROCESSES = "tests/cli/test_processes.py"
 STALLS = "tests/attempts/test_stalls.py"
 WAKES = "tests/attempts/test_lost_wakes.py"
 CRASHES = (
@@ -244,8 +252,8 @@ BEGIN
         "what ran when the process died is forgotten",
         "5",
         "actors/runtime/recovery.py",
-        "    gone = [key for key in running if ",
-        "    gone = [key for key in running[:0] if ",
+        "    ended = await _orphans(company, state.company.company_id, gone, around)\n",
+        "    ended = await _orphans(company, state.company.company_id, gone[:0], around)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(
@@ -681,10 +689,10 @@ BEGIN
         "new attempts go before those that come back",
         "8",
         "actors/runtime/slots.py",
-        "        return max(0, self.executions_max - self._taken - len(self._returning))\n",
-        "        return max(0, self.executions_max - self._taken)\n",
+        "        while self._returning and self._taken < self.executions_max:\n",
+        "        while self._returning and not self._line and self._taken < self.executions_max:\n",
         (
-            f"{WAKES}::test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_holder",
+            f"{WAKES}::{PROMISED}",
             f"{WAITING}::test_who_waits_frees_its_slot_and_comes_back_before_new_attempts",
         ),
     ),
@@ -694,7 +702,7 @@ BEGIN
         "actors/runtime/slots.py",
         "        while self._returning and self._taken < self.executions_max:\n",
         "        while self._returning and self._registry.slots_in_use < self.executions_max:\n",
-        (f"{WAKES}::test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_holder",),
+        (f"{WAKES}::{PROMISED}",),
     ),
     Mutant(
         "a time limit of the handler's own leaves it without a slot",
@@ -708,8 +716,8 @@ BEGIN
         "silence is not noticed",
         "8",
         "actors/runtime/stalls.py",
-        "        if now_s >= limit_s:\n",
-        "        if now_s >= limit_s * 2:\n",
+        "            self._stalled(attempt)\n",
+        "            pass\n",
         (f"{STALLS}::test_progress_keeps_an_attempt_alive_and_silence_ends_it",),
     ),
     Mutant(
@@ -1618,5 +1626,73 @@ BEGIN
         "CHECK (superseded = 0 OR (superseded = 1 AND status = 'running'))",
         "CHECK (superseded IN (0, 1))",
         (f"{CHECKS}[UPDATE nodes SET superseded = 1 WHERE pos = 1]",),
+    ),
+    # --- attempts that always end, with real processes
+    Mutant(
+        "a command that a service manager ends has failed",
+        "7",
+        "actors/cli/interrupts.py",
+        "            if ctx.cancel_requested or not await self._ended_with_us(failed):\n",
+        "            if failed:\n",
+        (
+            f"{STOPPING}::{MANAGED}[its_control_group]",
+            f"{STOPPING}::test_a_command_that_catches_the_signal_and_exits_with_a_status_was_interrupted_too",
+        ),
+    ),
+    Mutant(
+        "SIGTERM waits as long as Ctrl-C does",
+        "5",
+        "actors/cli/run.py",
+        "        return HASTY_DRAIN_S if self._interrupts.hasty else DRAIN_S\n",
+        "        return DRAIN_S\n",
+        (f"{STOPPING}::{MANAGED}[the_process]",),
+    ),
+    Mutant(
+        "a command that cannot be killed is forgotten",
+        "3",
+        "actors/commands.py",
+        "        while not has_ended(process) and ctx.cancel_requested and not ctx.closing:\n",
+        "        while False:\n",
+        (f"{DEAF}::test_a_command_that_cannot_be_killed_is_left_behind_and_counted_until_it_is_gone",),
+    ),
+    Mutant(
+        "orphans run beside the next attempt",
+        "6",
+        "actors/runtime/recovery.py",
+        "            if pid is not None and started is not None:\n",
+        "            if pid is None and started is not None:\n",
+        (f"{SUSPECT}::{OUTLIVED}",),
+    ),
+    Mutant(
+        "what an orphan that ended has left is not looked for",
+        "6",
+        "actors/processes.py",
+        "    return any(wanted <= _environment(member) for member in _members(pid))\n",
+        "    return False\n",
+        (f"{SUSPECT}::{OUTLIVED}[their leaders have ended]",),
+    ),
+    Mutant(
+        "the inputs of a killed host stay",
+        "8",
+        "actors/runtime/runtime.py",
+        "        clear_inputs(_private_folder(path))\n",
+        "",
+        (f"{PROCESSES}::test_a_run_that_was_killed_goes_on_where_it_was_and_its_orphan_is_ended_first",),
+    ),
+    Mutant(
+        "the watchdog names only the first of several",
+        "8",
+        "actors/runtime/watchdog.py",
+        "                if who == named or now - seen_at < self._blocked_s:\n                    continue\n",
+        "                continue\n",
+        (f"{WATCHDOG}::test_the_watchdog_names_each_of_those_that_block_the_loop_before_it_turns_again",),
+    ),
+    Mutant(
+        "an attempt that has ended keeps its result",
+        "8",
+        "actors/runtime/attempts.py",
+        "        attempt.report = None  # a result",
+        "        # a result",
+        (f"{STALLS}::test_the_result_of_an_attempt_is_not_kept_while_its_stall_limit_runs_on",),
     ),
 ]
