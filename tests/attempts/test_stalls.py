@@ -79,12 +79,16 @@ async def test_the_result_of_an_attempt_is_not_kept_while_its_stall_limit_runs_o
     async def work(_ctx: Context) -> str:
         return "x" * 1_000_000
 
+    def reports() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Report) for thing in gc.get_objects())
+
+    before = reports()  # of other tests, which may hold to what they like
     async with opened({"work": work}) as runtime:
         await runtime.company("a").ask(stalling(7_200))
         await run_until_idle(runtime)
         await trio.sleep(60)
-        gc.collect()
-        assert [report for report in gc.get_objects() if isinstance(report, Report)] == []
+        assert reports() <= before
         assert len(runtime.executor._watch._heap) == 1
 
 

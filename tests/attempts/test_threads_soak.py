@@ -250,6 +250,7 @@ async def soak(runtime: Runtime, world: World) -> None:
     world.open_all()
     now_at_rest = await rest_of(runtime)
     more = now_at_rest.pop("objects") - at_rest.pop("objects")
+    assert not more.keys() & {Attempt, Report, Context, Envelope, Reply, Cell, CompanyActor, CompanyState}
     assert more.total() <= LAST_BATCH, more
     assert now_at_rest == at_rest
     assert len(runtime.registry.abandoned) == 0
@@ -314,18 +315,14 @@ async def rest_of(runtime: Runtime) -> dict[str, Any]:
     await until(lambda: not (len(runtime.registry) or runtime.registry.abandoned or runtime.supervisor.cells))
     await until(lambda: not [name for name in threads() if name not in OURS])
     await trio.testing.wait_all_tasks_blocked()
-    gc.collect()
-    assert not [thing for thing in gc.get_objects() if isinstance(thing, Report)]
     watch = runtime.executor._watch
-    assert all(attempt.ended for _, _, attempt in watch._heap)
+    assert all(attempt.ended and attempt.report is None for _, _, attempt in watch._heap)
     watch._heap.clear()  # bounded, and looked through when it has grown
     shape.shape_of.cache_clear()
     shape.spec_of.cache_clear()
     gc.collect()
-    objects = Counter(type(thing) for thing in gc.get_objects() if _is_ours(thing))
-    assert not objects.keys() & {Attempt, Context, Envelope, Reply, Cell, CompanyActor, CompanyState}
     return {
-        "objects": objects,
+        "objects": Counter(type(thing) for thing in gc.get_objects() if _is_ours(thing)),
         "children": len(runtime._nursery.child_tasks),
         "threads": threads(),
         "descriptors": len(os.listdir("/proc/self/fd")),
