@@ -73,7 +73,8 @@ async def run_until_idle(runtime: Runtime) -> None:
     """Wait until nothing can go on by itself: no attempt, no message, nothing backing off, in any company.
 
     What is queued behind a limit, blocked, or waits for a person stays so. What other processes left in the
-    inbox is taken first.
+    inbox is taken first. The times of schedules are not waited for, as there is always a next one; tasks that
+    may not start yet are.
     """
     runtime.intake.wake()
     while True:

@@ -98,15 +98,19 @@ def claim_existing(conn: sqlite3.Connection, name: str) -> CompanyRecord | None:
     return company_record(rows[0]) if rows else None
 
 
-def load_company(conn: sqlite3.Connection, company: CompanyRecord, check: Check) -> LoadedCompany:
-    """Everything an actor begins with: the unsettled tasks, and the upstreams of theirs that are not done."""
+def load_company(
+    conn: sqlite3.Connection, company: CompanyRecord, check: Check, *, with_schedules: bool = True
+) -> LoadedCompany:
+    """Everything an actor begins with: the unsettled tasks, the upstreams of theirs that are not done, and the
+    schedules.
+    """
     key = {"company_id": company.company_id}
     rows = conn.execute(SQL["load_tasks"], key).fetchall() + conn.execute(SQL["load_runless"], key).fetchall()
     edges = _group_edges(conn.execute(SQL["load_edges"], key).fetchall())
     tasks = _tasks(conn, company.company_id, rows, edges, check)
     more, missing = _upstreams(conn, company.company_id, tasks, check)
     graphs = tuple(LoadedGraph(*row) for row in conn.execute(SQL["load_graphs"], key).fetchall())
-    schedules = load_schedules(conn, company.company_id)
+    schedules = load_schedules(conn, company.company_id) if with_schedules else ()
     return LoadedCompany(company, graphs, (*tasks, *more), missing, schedules)
 
 

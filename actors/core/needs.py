@@ -26,6 +26,9 @@ from .schedules import due_of
 from .state import CompanyState
 from .template import template_of
 
+AHEAD_MAX = 200
+"""Schedules that one turn looks up after the wall clock went back: as many as it can move."""
+
 
 @attrs.frozen
 class Needs:
@@ -120,7 +123,7 @@ def _schedule_needs(state: CompanyState, now_ms: int, ids: set[str]) -> tuple[di
     schedules = state.schedules
     if not schedules.by_name:
         return {}, frozenset()
-    fired = {record.name: now_ms - ON_TIME_MS for record in schedules.ahead_of(now_ms)}
+    fired = {record.name: now_ms - ON_TIME_MS for record in schedules.ahead_of(now_ms)[:AHEAD_MAX]}
     first = None if state.company.paused_ms is not None else schedules.first()
     due = None if first is None else due_of(first)
     if first is None or due is None or due > now_ms:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.errors import Refused, ScheduleRefused, UnknownSchedule
+from actors.errors import InvalidJson, Refused, ScheduleRefused, UnknownSchedule
 from actors.messages import (
     PauseSchedule,
     RemoveSchedule,
@@ -53,7 +53,10 @@ def decide_set_schedule(draft: Draft, message: SetSchedule, looked: Looked) -> S
     old = schedules.by_name.get(message.name)
     draft.about = about(message.name)
     check_template(draft, message.task, looked)
-    said = _said(message)
+    try:
+        said = _said(message)
+    except InvalidJson as error:
+        raise ScheduleRefused("SetSchedule", message.name, str(error)) from None
     if old is None:
         return _add(draft, message, said, looked)
     if old.bad is None and old.disabled is None and all(getattr(old, key) == said[key] for key in said):

@@ -126,7 +126,8 @@ def _submit(
     _check(draft, message, shape)
     seq = state.company.task_seq + 1
     task = message.id if message.id is not None else f"@{seq}"
-    draft.about = task
+    if fire is None:  # else it is the schedule that would be to blame
+        draft.about = task
     check_upstreams(state, looked, task, message.depends_on, batch)
     draft.company(task_seq=seq)
     not_before_ms = message.not_before_ms if fire is None else fire.not_before_ms

@@ -1,7 +1,8 @@
 """The task of a schedule as text: every fire carries out the same `Submit`, so the schedule's row holds it as JSON.
 
 Only what differs from the defaults is written, so equal templates have equal texts, and the text is checked by
-building the message anew: a row accepts exactly what a program could send.
+building the message anew: a row accepts exactly what a program could send. Payloads stand in it as the texts that they
+became when the message was built, whatever has been done to the values since.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ _TASK_FIELDS = (
     "title",
     "handler",
     "graph",
-    "payload",
     "priority",
     "mode",
     "depends_on",
@@ -33,7 +33,6 @@ _NODE_FIELDS = (
     "name",
     "handler",
     "after",
-    "payload",
     "attempts_max",
     "timeout_s",
     "stall_s",
@@ -44,7 +43,7 @@ _GATE_FIELDS = ("name", "after")
 
 def template_text(task: Submit) -> str:
     """The JSON of a template; raises `InvalidJson` for one that is too large."""
-    said = _said(task, _TASK_FIELDS)
+    said = _said(task, _TASK_FIELDS) | _payload(task)
     if task.nodes is not None:
         said["nodes"] = [_node(node) for node in task.nodes]
     return encode(said, what="the schedule's task", bytes_max=TEMPLATE_BYTES_MAX)
@@ -53,9 +52,13 @@ def template_text(task: Submit) -> str:
 def _node(node: Node | Gate) -> dict[str, Any]:
     if isinstance(node, Gate):
         return {"gate": True} | _said(node, _GATE_FIELDS)
-    said = _said(node, _NODE_FIELDS) | {"handler": node.handler}
+    said = _said(node, _NODE_FIELDS) | _payload(node) | {"handler": node.handler}
     retry = _said(node.retry, ("base_s", "factor", "max_s"))
     return said | ({"retry": retry} if retry else {})
+
+
+def _payload(value: Submit | Node) -> dict[str, str]:
+    return {} if value.payload_text is None else {"payload": value.payload_text}
 
 
 def _said(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -69,8 +72,10 @@ def template_of(text: str) -> Submit:
     said = decode(text)
     try:
         nodes = said.pop("nodes", None)
+        if unknown := said.keys() - {*_TASK_FIELDS, "payload"}:
+            raise ValueError(f"a schedule's task has no {', '.join(sorted(unknown))}")
         made = None if nodes is None else [_node_of(node) for node in nodes]
-        return Submit(**said, nodes=made)
+        return Submit(**_with_payload(said), nodes=made)
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a task of ours: {error}") from error
 
@@ -78,4 +83,8 @@ def template_of(text: str) -> Submit:
 def _node_of(said: dict[str, Any]) -> Node | Gate:
     if said.pop("gate", False):
         return Gate(**said)
-    return Node(**(said | {"retry": Backoff(**said.get("retry", {}))}))
+    return Node(**(_with_payload(said) | {"retry": Backoff(**said.get("retry", {}))}))
+
+
+def _with_payload(said: dict[str, Any]) -> dict[str, Any]:
+    return said | {"payload": decode(said["payload"])} if "payload" in said else said

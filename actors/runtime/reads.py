@@ -123,7 +123,7 @@ async def _read_company(source: Source, name: str, tasks: Sequence[str] | None) 
         company = find_company(conn, name)
         if company is None:
             return None
-        loaded = load_company(conn, company, check_texts)
+        loaded = load_company(conn, company, check_texts, with_schedules=False)
         state = state_of(loaded, source.handlers_known)
         if tasks:
             found = find_tasks(conn, company.company_id, tasks, check_texts)

@@ -41,8 +41,8 @@ _log = structlog.get_logger("turnkeeper")
 
 AGAIN_MAX = 100
 AGAIN_S = 1.0
-"""When the wall clock went back all companies that wait for a time have to look: so many of them at once, a second
-apart."""
+"""Companies that are started in one go. If the wall clock went back, all that wait for a time have to look: so many
+at once, and the next a second later."""
 
 
 @attrs.define(eq=False)
@@ -177,18 +177,20 @@ class Supervisor:
         self._due_changed.set()
 
     async def bring_back(self) -> None:
-        """Start companies whose due time has come. One child for all of them."""
+        """Start companies whose due time has come, a page at a time. One child for all of them."""
         while True:
             self._due_changed = trio.Event()
             now_ms = self._runtime.now_ms()
             if self._wall.went_back(now_ms, trio.current_time()):
                 self._again.extend(self._due)
             self._look_again()
-            while (first := self._due.first()) is not None and first[0] <= now_ms:
+            woken = 0
+            while (first := self._due.first()) is not None and first[0] <= now_ms and woken < AGAIN_MAX:
                 self._due.forget(first[1])
                 self.wake(first[1])
+                woken += 1
             longest_s = AGAIN_S if self._again else 60.0
-            wait_s = longest_s if first is None else min((first[0] - now_ms) / 1000, longest_s)
+            wait_s = longest_s if first is None else min(max(0.0, (first[0] - now_ms) / 1000), longest_s)
             with trio.move_on_after(wait_s):
                 await self._due_changed.wait()
 

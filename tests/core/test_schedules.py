@@ -7,10 +7,14 @@ from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import attrs
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
-from actors.core.firing import COUNT_MAX, Fired, come_due, went_back
-from actors.core.schedules import BACK_MS, checked, jitter_ms, rule_of
+from actors.core import template
+from actors.core.firing import COUNT_MAX, Fired, begun, come_due, first_free, went_back
+from actors.core.schedules import BACK_MS, checked, due_of, jitter_ms, rule_of
 from actors.core.template import template_of, template_text
 from actors.errors import ScheduleRefused, UnknownGraph, UnknownHandler, UnknownUpstream
 from actors.messages import (
@@ -18,6 +22,7 @@ from actors.messages import (
     Backoff,
     DefineGraph,
     Edit,
+    Gate,
     Node,
     Pause,
     PauseSchedule,
@@ -35,6 +40,7 @@ from storage.records import AttemptEnd, Misfire, Overlap, RunStatus, ScheduleRec
 from storage.values import changed
 
 from .agreement import check_against_file, watch
+from .examples import examples
 from .world import World
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -127,6 +133,11 @@ def test_the_task_of_a_fire_is_all_that_the_template_says() -> None:
         fail_fast=True,
     )
     assert template_of(template_text(task)) == task
+    again = template_of(template_text(task))
+    assert again.payload_text == task.payload_text
+    assert again.nodes is not None
+    assert task.nodes is not None
+    assert [node.payload_text for node in again.nodes] == [node.payload_text for node in task.nodes]
     world = a_world(every=60, task=task)
     world.wait(60)
     asked = world.ask(Submit("as by hand", id="x", nodes=task.nodes, payload=task.payload, priority=7, mode="manual",
@@ -137,8 +148,47 @@ def test_the_task_of_a_fire_is_all_that_the_template_says() -> None:
     assert asked.id == "x"
 
 
+def test_a_template_has_a_place_for_every_field_or_the_message_refuses_it() -> None:
+    """A field that is added to a task has to say what it is in a schedule."""
+
+    def fields(cls: type) -> set[str]:
+        return {field.name for field in attrs.fields(cls) if field.init}
+
+    assert fields(Submit) == {*template._TASK_FIELDS, "nodes", "payload", "id", "key", "not_before"}
+    assert fields(Node) == {*template._NODE_FIELDS, "payload", "retry"}
+    assert fields(Gate) == {*template._GATE_FIELDS}
+    nodes: list[Node | Gate] = [
+        Node("a", "work", send_backs_max=2, stall_s=None),
+        Gate("ask", after=["a"]),
+    ]
+    task = Submit("t", nodes=nodes, mode="step", send_backs_max=3)
+    assert template_of(template_text(task)) == task
+
+
+def test_a_payload_is_as_it_was_when_the_schedule_was_built() -> None:
+    payload = {"list": [1]}
+    deep: Any = None
+    for _ in range(199):
+        deep = [deep]
+    message = SetSchedule(
+        "s", every=60, task=Submit("t", nodes=[Node("n", "work", payload=deep)], payload=payload)
+    )
+    payload["list"].append(object())  # type: ignore[arg-type]
+    world = a_world()
+    world.ask(message)
+    world.wait(60)
+    assert world.stored("SELECT payload FROM tasks") == [('{"list":[1]}',)]
+
+
+def test_a_task_that_is_too_large_for_a_schedule_is_refused() -> None:
+    large = [Node(f"n{n}", "work", payload="x" * 900_000) for n in range(5)]
+    world = a_world()
+    with pytest.raises(ScheduleRefused, match="more than the"):
+        world.ask(SetSchedule("s", every=60, task=Submit("t", nodes=large)))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", "7", "null", '{"title":"x","id":5}', '{"nodes":7,"title":"x"}', '{"title":""}']
+    "text", ["", "[]", "7", "null", '{"title":"x","id":"a"}', '{"nodes":7,"title":"x"}', '{"title":""}']
 )
 def test_a_template_that_nobody_of_ours_wrote_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
@@ -461,6 +511,63 @@ def test_a_clock_that_went_back_a_little_is_waited_for() -> None:
         world.advance_until_quiet()
         assert (record(world).next_ms, record(world).due_ms) == (before.next_ms, before.due_ms)
     assert len(nominals(world)) == 1
+
+
+RULES: list[dict[str, Any]] = [
+    {"cron": "* * * * *"},
+    {"cron": "*/15 * * * *"},
+    {"cron": "0 9 * * *"},
+    {"cron": "30 2 * * *", "zone": "Europe/Berlin"},
+    {"cron": "*/10 9 * * *"},
+    {"every_ms": 7_000},
+    {"every_ms": 3_600_000},
+]
+LEAPS_MS = [1, 900, 5_000, 30_000, 59_000, 60_000, 61_000, 600_000, HOUR_MS, 5 * HOUR_MS, DAY_MS, 40 * DAY_MS]
+
+
+@given(
+    st.sampled_from(RULES),
+    st.sampled_from(list(Misfire)),
+    st.lists(st.tuples(st.sampled_from(LEAPS_MS), st.sampled_from([1, 1, 1, -1])), max_size=60),
+)
+@examples(150)
+def test_whatever_the_clock_does_nothing_fires_twice_and_nothing_falls_silent(
+    fields: dict[str, Any], misfire: Misfire, leaps: list[tuple[int, int]]
+) -> None:
+    """One schedule, looked at after each leap of the clock, forward or back."""
+    now = ms(2026, 3, 27, 12)
+    one = ScheduleRecord(1, "s", template_text(TASK), **fields, anchor_ms=now, misfire=misfire)
+    rule = rule_of(one)
+    one = begun(one, rule, now, Fired())
+    fired: set[int] = set()
+    for leap_ms, sign in leaps:
+        now += sign * leap_ms
+        known = Fired(frozenset(fired), complete=True)
+        if one.moved_ms - now > BACK_MS:
+            one = went_back(one, rule, now, known)
+        if due_of(one) is not None and due_of(one) <= now:  # type: ignore[operator]
+            outcome = come_due(one, rule, now, known)
+            one = outcome.after
+            if outcome.nominal_ms is not None:
+                assert outcome.nominal_ms not in fired, "twice for one nominal time"
+                assert rule.latest(outcome.nominal_ms - 1, outcome.nominal_ms) == outcome.nominal_ms
+                fired.add(outcome.nominal_ms)
+                one = changed(one, fired_to_ms=max(fired))
+            assert outcome.skipped >= 0
+        following = rule.after(now)
+        assert one.due_ms is not None
+        assert one.next_ms is not None
+        assert following is not None
+        assert now < one.due_ms <= one.next_ms
+        assert one.next_ms not in fired or one.next_ms <= (one.fired_to_ms or 0)
+        if rule.steady:
+            step = rule.after(following)
+            assert step is not None
+            assert one.due_ms - now <= 2 * (step - following) + BACK_MS, "silence"
+        else:
+            free = first_free(one, rule, now, Fired(frozenset(fired)))
+            assert free is not None
+            assert one.due_ms <= max(free, one.moved_ms + BACK_MS), "silence"
 
 
 def test_of_more_fired_times_than_are_looked_up_none_is_taken_for_free() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.core.scheduling
 from actors import (
     Event,
     Pause,
@@ -264,17 +264,18 @@ async def test_a_schedule_whose_fire_the_database_refuses_is_disabled_and_the_ot
     assert [e.data["name"] for e in fires(db_path)][2:] == ["good", "good"]
 
 
+@pytest.mark.parametrize("place", ["actors.core.scheduling.come_due", "actors.core.submit.fresh_run"])
 async def test_a_schedule_whose_moves_crash_the_actor_twice_is_disabled_and_nobody_else_notices(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    come_due = getattr(actors.core.scheduling, "come_due")  # noqa: B009
+    sound = pkgutil.resolve_name(place)
 
     def bad(record: Any, *rest: Any, **more: Any) -> Any:
-        if record.name == "bad":
+        if "bad" in (getattr(record, "name", None), getattr(record, "schedule", None)):
             raise ZeroDivisionError("a mistake of ours")
-        return come_due(record, *rest, **more)
+        return sound(record, *rest, **more)
 
-    monkeypatch.setattr(actors.core.scheduling, "come_due", bad)
+    monkeypatch.setattr(place, bad)
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         for name in ("bad", "good"):
