@@ -128,7 +128,7 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
         await company.ask(SetSchedule("s", every=60, task=a_task("ok")))
         await trio.testing.wait_all_tasks_blocked()
         ids = [status.id for status in await company.tasks(archived=True)]
-        assert len(ids) == 16
+        assert len(ids) == 18
         yield runtime, ids
         work.open.set()
         for left in ("held", "rests", "later"):
