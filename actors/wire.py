@@ -25,6 +25,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -301,6 +302,8 @@ def _make_form(hint: Any) -> _Form:
         return _Form("anything", lambda _: True, lambda value: value, lambda value, _: value)
     if hint in _PLAIN:
         return _plain(hint)
+    if hint is datetime:
+        return _moment()
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _choice(hint.__name__, {one.value: one for one in hint}, lambda value: isinstance(value, hint))
     if isinstance(hint, type) and attrs.has(hint):
@@ -337,6 +340,18 @@ def _plain(hint: Any) -> _Form:
         return value
 
     return _Form(what, owns, lambda value: value, read)
+
+
+def _moment() -> _Form:
+    """A point in time: ISO 8601 with an offset. Whether it has one is for the message to check."""
+
+    def read(value: Any, where: str) -> datetime:
+        try:
+            return datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            raise _Misfit(f"{where} must be a date and time in ISO 8601, not {_shown(value)}") from None
+
+    return _Form("a date and time", lambda value: isinstance(value, datetime), datetime.isoformat, read)
 
 
 def _choice(what: str, choices: Mapping[Any, Any], owns: Callable[[Any], bool]) -> _Form:
