@@ -41,6 +41,7 @@ __all__ = [
     "InvalidJson",
     "InvalidMessage",
     "InvalidName",
+    "InvalidSpend",
     "KeyConflict",
     "MailboxFull",
     "MessageConflict",
@@ -66,6 +67,10 @@ __all__ = [
 
 class InvalidMessage(TurnkeeperError, ValueError):
     """A message was built from values it cannot carry. Raised where the message is built; nothing was sent."""
+
+
+class InvalidSpend(TurnkeeperError, ValueError):
+    """`Context.spend` was given what is no number of units. Raised in the handler; nothing was added."""
 
 
 class Refused(TurnkeeperError):

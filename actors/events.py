@@ -81,6 +81,14 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "company.paused": Kind("info", (), "admission and new attempts stand still"),
         "company.unpaused": Kind("info", (), "they go on"),
         "company.limits_changed": Kind("info", ("runs_max", "weight"), "limits in force from now on"),
+        "company.budget_changed": Kind(
+            "info", ("limit", "spent", "reserved"), "what it may spend from now on; no limit: anything"
+        ),
+        "budget.warned": Kind(
+            "warning",
+            ("limit", "spent", "reserved"),
+            "four fifths of the budget are spent, the task's if one is named, else the company's; once for each time",
+        ),
         "company.graph_defined": Kind(
             "info", ("name", "version", "nodes"), "a graph has a new newest definition"
         ),
@@ -137,7 +145,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "run.halted": Kind(
             "info",
             ("count", "nodes"),
-            "it waits for a person, its run slot is free; reason says for what (approval, step), nodes where",
+            "it waits for a person, its run slot is free; reason says for what (approval, step, budget), nodes where",
         ),
         "run.resumed": Kind(
             "info", (), "Approve or Next let it go on from this node, at its old place; tries are kept"
@@ -172,8 +180,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "attempt.stopped": Kind("info", (), "its run was stopped"),
         "attempt.superseded": Kind("info", (), "what it worked with was sent back; costs no try"),
         "attempt.lost": Kind("error", ("unclean",), "the process died while it executed; costs no try"),
+        "attempt.spent": Kind(
+            "info",
+            ("spent", "added", "assumed"),
+            "so much more is booked of it; assumed: nobody could say how much it was, its estimate stands for it",
+        ),
         "attempt.late": Kind(
-            "warning", ("outcome",), "it reported after its end was committed; nothing changed"
+            "warning",
+            ("outcome",),
+            "it reported after its end was committed; nothing changed but what it spent",
         ),
         "attempt.abandoned": Kind(
             "warning", ("grace_s",), "it did not end within the grace and was left behind"

@@ -55,6 +55,7 @@ class Context:
     puts in it is removed with the attempt, or if the process dies at the next start.
     """
     _progress: Callable[[str], None] = attrs.field(repr=False, alias="progress")
+    _spend: Callable[[int], None] = attrs.field(repr=False, alias="spend")
     _waiting: Callable[[str], AbstractAsyncContextManager[None]] = attrs.field(repr=False, alias="waiting")
     _record_process: Callable[[int, str], Awaitable[None]] = attrs.field(repr=False, alias="record_process")
     _cancelled: Callable[[], bool] = attrs.field(repr=False, alias="cancelled")
@@ -65,6 +66,15 @@ class Context:
         thread.
         """
         self._progress(clean_text(str(text), chars_max=PROGRESS_CHARS_MAX))
+
+    def spend(self, units: int) -> None:
+        """Add to what this attempt has spent, in the units of the budgets (`SetBudget`). Whatever way it ends, late or
+        left behind too, that is booked; while it runs, about once a second. It is never refused for a budget: what is
+        spent is spent. Safe in a worker thread.
+
+        Raises `InvalidSpend` for what is no whole number of at least 0; nothing is added.
+        """
+        self._spend(units)
 
     def waiting(self, reason: str) -> AbstractAsyncContextManager[None]:
         """``async with ctx.waiting("the answer of …"):`` frees the execution slot for the time of the block.

@@ -40,6 +40,8 @@ TASKS_MAX = 10_000
 """Tasks of one SubmitMany."""
 DEPENDS_ON_MAX = 10_000
 RUNS_MAX_LIMIT = 1_000_000
+UNITS_MAX = 10**15
+"""Of a budget, an estimate, or what one attempt spends. Nine thousand such sums fit into SQLite's integers."""
 WEIGHT_LIMIT = 1_000
 SECONDS_LIMIT = 10 * 365 * 86_400.0
 """Ten years: a longer duration is a mistake, and sums of it stay exact."""
@@ -102,6 +104,11 @@ def _attempts_max(value: object) -> int:
 
 def _send_backs_max(value: object) -> int:
     return _whole(value, "send_backs_max", 0, SEND_BACKS_MAX_LIMIT)
+
+
+def _units(value: object, what: str) -> int:
+    """Of a budget: tokens, cents, whatever the host counts in."""
+    return _whole(value, what, 0, UNITS_MAX)
 
 
 def _words(value: object, what: str) -> str:
@@ -176,7 +183,7 @@ def _is(check: Callable[[Any], Any]) -> Validator:
     return validate
 
 
-_ERASABLE = frozenset({"goal", "attempts_max", "send_backs_max"})
+_ERASABLE = frozenset({"goal", "attempts_max", "send_backs_max", "budget"})
 """Fields from which `Edit` can take the value away."""
 
 
@@ -306,7 +313,8 @@ class Node:
     ``None`` takes the task's. ``timeout_s`` bounds one attempt, ``stall_s`` the time in which it says nothing
     (`Context.progress`; waiting does not count). ``None`` is no bound: with both none, a handler that hangs
     keeps its execution slot. ``send_backs_max`` is how often its result may be sent back (`SendBack`); ``None``
-    takes the task's.
+    takes the task's. ``estimate``: what one attempt is expected to spend (`Context.spend`), in the units of the
+    budgets; so much is reserved while it lives.
     """
 
     name: str = attrs.field(validator=_is(_name("a node's name")))
@@ -322,6 +330,7 @@ class Node:
     stall_s: float | None = attrs.field(default=STALL_S_DEFAULT, kw_only=True, validator=_is(_stall_s))
     retry: Backoff = attrs.field(factory=Backoff, kw_only=True, validator=_is(_backoff))
     send_backs_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_send_backs_max))
+    estimate: int = attrs.field(default=0, kw_only=True, validator=_is(lambda v: _units(v, "estimate")))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -427,6 +436,18 @@ class CompanySettings:
 
 
 @attrs.frozen
+class BudgetSettings:
+    """The company's budget after the message: the limit (``None``: none), what is spent, and what the attempts that
+    live have reserved.
+    """
+
+    limit: int | None
+    spent: int
+    reserved: int
+    changed: bool = True
+
+
+@attrs.frozen
 class GoalStopped:
     """Ids of the tasks of the goal that were stopped, or are stopping, by this message."""
 
@@ -490,7 +511,8 @@ class Submit(Message[Submitted]):
     existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own,
     ``send_backs_max`` how often the result of such a node may be sent back. ``fail_fast``: the first node that
     gives up stops the others; gates that are reached are then not waited for. ``not_before``: a datetime with a time
-    zone (or its ISO 8601 text with an offset) before which it does not start, but for `StartNow`.
+    zone (or its ISO 8601 text with an offset) before which it does not start, but for `StartNow`. ``budget``: what all
+    its runs may spend together (`Context.spend`), beside the company's budget; 0: nothing of it starts.
     """
 
     title: str = attrs.field(validator=_is(_title))
@@ -510,6 +532,7 @@ class Submit(Message[Submitted]):
     fail_fast: bool = attrs.field(default=False, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast")))
     not_before: datetime | None = attrs.field(default=None, kw_only=True, converter=_to_moment)
     send_backs_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_send_backs_max))
+    budget: int | None = attrs.field(default=None, kw_only=True, validator=_is(lambda v: _units(v, "budget")))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -575,8 +598,9 @@ class Stop(Message[Moved]):
 
 @attrs.frozen
 class Retry(Message[Moved]):
-    """Go on with a failed or stopped run: kept results stay, the other nodes get a fresh allowance. What waits for a
-    person at a gate or before a step is not retried: see `Approve`, `Next`, `SendBack`.
+    """Go on with a failed or stopped run, or one that is halted on budget: kept results stay, the other nodes get a
+    fresh allowance. What waits for a person at a gate or before a step is not retried: see `Approve`, `Next`,
+    `SendBack`. Refused with the numbers while the budget is still short.
     """
 
     task: str = attrs.field(validator=_is(_task_id))
@@ -637,8 +661,8 @@ class Rerun(Message[Moved]):
 
 @attrs.frozen
 class Edit(Message[Moved]):
-    """Change a task. ``priority``, ``attempts_max`` and ``send_backs_max`` count at once; the rest at the next
-    admission.
+    """Change a task. ``priority``, ``attempts_max``, ``send_backs_max`` and ``budget`` count at once; the rest at the
+    next admission.
 
     ``depends_on``, ``not_before`` and the nodes are read at a run's first admission, so for a run that was
     admitted they count from the next run on. ``not_before=None`` takes it away.
@@ -661,6 +685,9 @@ class Edit(Message[Moved]):
     not_before: datetime | Unset | None = attrs.field(default=UNSET, kw_only=True, converter=_new_moment)
     send_backs_max: int | Unset | None = attrs.field(
         default=UNSET, kw_only=True, validator=_is(_send_backs_max)
+    )
+    budget: int | Unset | None = attrs.field(
+        default=UNSET, kw_only=True, validator=_is(lambda v: _units(v, "budget"))
     )
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
@@ -685,7 +712,7 @@ class Edit(Message[Moved]):
     @property
     def at_once(self) -> bool:
         """Whether every given field counts at once."""
-        return self.changes <= {"priority", "attempts_max", "send_backs_max"}
+        return self.changes <= {"priority", "attempts_max", "send_backs_max", "budget"}
 
 
 EDIT_FIELDS = (
@@ -702,6 +729,7 @@ EDIT_FIELDS = (
     "fail_fast",
     "not_before",
     "send_backs_max",
+    "budget",
 )
 
 
@@ -763,6 +791,23 @@ class SetLimits(Message[CompanySettings]):
     def __attrs_post_init__(self) -> None:
         if isinstance(self.runs_max, Unset) and isinstance(self.weight, Unset):
             raise InvalidMessage("SetLimits changes nothing: give runs_max or weight")
+
+
+def _limit(value: object) -> int | None:
+    return None if value is None else _units(value, "limit")
+
+
+@attrs.frozen
+class SetBudget(Message[BudgetSettings]):
+    """What the company may spend in all, what it has spent so far included, in whole units of the host's choice
+    (tokens, cents). ``None``: no limit; 0: nothing starts.
+
+    An attempt starts if what is spent, what others have reserved and its own estimate are within the limit
+    (`Node.estimate`). What waits for the budget starts by itself when it is raised; a run that was halted on it needs
+    `Retry`. Lowering it stops nothing. The budget of one task is a field of `Submit` and `Edit`.
+    """
+
+    limit: int | None = attrs.field(validator=lambda _message, _attribute, value: _limit(value))
 
 
 @attrs.frozen

@@ -169,6 +169,18 @@ def _step(reason: Reason, now_ms: int) -> str:
     return f"goes step by step: a person has to let {_nodes(reason)} start{_since(reason, now_ms)}"
 
 
+def _budget(reason: Reason, now_ms: int) -> str:
+    """Halted on it since a time, or waiting for it."""
+    of = {name: f"{number:,}" for name, number in reason.numbers.items()}
+    whose = "the company's budget" if reason.text == "company" else "its budget"
+    limit = f" of {of['limit']}" if "limit" in of else ""
+    numbers = f"{of.get('spent', '?')} spent, {of.get('reserved', '?')} reserved, {of.get('estimate', '?')} estimated"
+    what = f" for {_nodes(reason)}" if reason.nodes else ""
+    if reason.at_ms is not None:
+        return f"is halted on {whose}{limit}{what}{_since(reason, now_ms)}: {numbers}"
+    return f"waits for {whose}{limit}{what}: {numbers}"
+
+
 def _ahead(reason: Reason, _now_ms: int) -> str:
     return f"comes after {_tasks(reason)}" if reason.tasks else "is the next to start"
 
@@ -243,6 +255,7 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.RUN_SLOTS: _run_slots,
         ReasonKind.TASKS_AHEAD: _ahead,
         ReasonKind.NO_HOST: _no_host,
+        ReasonKind.BUDGET: _budget,
     }
 )
 """A sentence for every kind of reason, without its subject, which is the task."""

@@ -76,6 +76,7 @@ class ReasonKind(StrEnum):
     STORE_UNAVAILABLE = "store_unavailable"
     ABANDONED_LIMIT = "abandoned_limit"
     RUN_SLOTS = "run_slots"
+    BUDGET = "budget"
     TASKS_AHEAD = "tasks_ahead"
     NO_HOST = "no_host"
 
@@ -143,11 +144,16 @@ class NodeView:
     send_backs: int = 0
     gate: bool = False
     reached_ms: int | None = None
+    estimate: int = 0
 
 
 @attrs.frozen
 class TaskStatus:
-    """A task as it stands. ``position`` is the 1-based place among queued, not blocked tasks; 0 otherwise."""
+    """A task as it stands. ``position`` is the 1-based place among queued, not blocked tasks; 0 otherwise.
+
+    ``budget`` is its own limit (``None``: none), ``spent`` what all its runs have spent, ``reserved`` what its attempts
+    that live are expected to spend besides.
+    """
 
     company: str
     id: str
@@ -167,6 +173,9 @@ class TaskStatus:
     not_before_ms: int | None = None
     schedule: str | None = None
     """The schedule that made it."""
+    budget: int | None = None
+    spent: int = 0
+    reserved: int = 0
 
 
 @attrs.frozen
@@ -183,7 +192,11 @@ class Explanation:
 
 @attrs.frozen
 class AttemptView:
-    """One attempt of any run of a task. ``end`` is ``None`` while it is alive."""
+    """One attempt of any run of a task. ``end`` is ``None`` while it is alive.
+
+    ``spent`` is what is booked of it; ``assumed``: nobody could say what it spent, so that is its estimate or what was
+    known, if that is more. ``reserved`` is what is left of its estimate, while it is alive.
+    """
 
     run: int
     node: str
@@ -193,6 +206,20 @@ class AttemptView:
     ended_ms: int | None
     end: AttemptEnd | None
     error: str | None
+    reserved: int = 0
+    spent: int = 0
+    assumed: bool = False
+
+
+@attrs.frozen
+class BudgetView:
+    """What a company may spend (``limit``; ``None``: no limit), what it has spent, and what the attempts that live
+    have reserved.
+    """
+
+    limit: int | None
+    spent: int
+    reserved: int
 
 
 @attrs.frozen

@@ -185,6 +185,9 @@ def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check:
             not_before_ms=row[21],
             schedule=row[22],
             send_backs_max=row[25],
+            budget=row[26],
+            spent=row[27],
+            reserved=row[28],
         )
         run = None if row[12] is None else _run(row)
         nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
@@ -256,6 +259,7 @@ def _node(row: Row) -> NodeRecord:
         send_backs=row[12],
         reached_ms=row[13],
         superseded=bool(row[14]),
+        spent=row[15] or 0,
     )
 
 

@@ -22,7 +22,7 @@ from storage.ownership import Handle, refuse_inherited
 from storage.store import roll_back
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 OPEN_BUSY_MS: Final = 2_000  # while opening: another process may be recovering or closing the WAL
 BUSY_MS: Final = 100  # afterwards: the writer tries again itself, and sees a cancellation between two tries

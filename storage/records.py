@@ -80,6 +80,7 @@ class Halt(StrEnum):
 
     APPROVAL = "approval"
     STEP = "step"
+    BUDGET = "budget"
 
 
 class Overlap(StrEnum):
@@ -118,6 +119,12 @@ class CompanyRecord:
     """The last submission sequence given out."""
     front_seq: int = 0
     """The last rank given out by ``StartNow``; a higher rank goes first."""
+    budget: int | None = None
+    """What may be spent in all, in units of the host's choice; ``None``: no limit, 0: nothing starts."""
+    spent: int = 0
+    """What its attempts have spent, as far as it is booked."""
+    reserved: int = 0
+    """What those that live are expected to spend besides."""
 
 
 @value
@@ -141,6 +148,10 @@ class TaskRecord:
     schedule: str | None = None
     """Name of the schedule that made it, by its time or by `RunNow`."""
     send_backs_max: int | None = None
+    budget: int | None = None
+    """As the company's; both hold."""
+    spent: int = 0
+    reserved: int = 0
 
 
 @value
@@ -193,6 +204,8 @@ class NodeRecord:
     superseded: bool = False
     """Of a node that runs: what its attempt works with was sent back, so the attempt is of the generation before
     and its result will be late."""
+    spent: int = 0
+    """Of a node that runs: what is booked of its attempt so far. It stands in the attempt's row."""
 
 
 @value
@@ -207,6 +220,10 @@ class AttemptRecord:
     ended_ms: int | None = None
     end: AttemptEnd | None = None
     error: str | None = None
+    reserved: int = 0
+    spent: int = 0
+    assumed: bool = False
+    """Nobody could say what it spent, so its estimate stands for it."""
 
 
 NO_DATA: Mapping[str, Any] = MappingProxyType({})

@@ -203,10 +203,12 @@ def _write_events(conn: sqlite3.Connection, units: Sequence[UnitOfWork], first_s
 # --- rows, in the order of the parameters of their statements ---------------------------------------------------
 
 
-_COMPANY = attrgetter("runs_max", "weight", "paused_ms", "task_seq", "front_seq", "company_id")
+_COMPANY = attrgetter(
+    "runs_max", "weight", "paused_ms", "task_seq", "front_seq", "budget", "spent", "reserved", "company_id"
+)
 _GRAPH = attrgetter("name", "version", "shape", "node_payloads")
 _TEXTS = itemgetter("title", "payload", "node_payloads", "key", "content")
-_BEGUN = attrgetter("seq", "run", "pos", "number", "generation", "host_id", "started_ms")
+_BEGUN = attrgetter("seq", "run", "pos", "number", "generation", "host_id", "started_ms", "reserved")
 _SLOT, _NEW_SLOT = 1, 5
 """Where the slot stands in the rows of a run: a changed one, and a new one."""
 
@@ -226,6 +228,9 @@ def _new_task_row(company_id: int, task: TaskRecord) -> Row:
         int(task.fail_fast),
         task.archived_ms,
         task.send_backs_max,
+        task.budget,
+        task.spent,
+        task.reserved,
     )
 
 
@@ -240,6 +245,9 @@ def _task_row(company_id: int, task: TaskRecord) -> Row:
         int(task.fail_fast),
         task.archived_ms,
         task.send_backs_max,
+        task.budget,
+        task.spent,
+        task.reserved,
         company_id,
         task.seq,
     )
@@ -295,7 +303,7 @@ def _new_node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
 def _end_row(company_id: int, attempt: AttemptRecord) -> Row:
     end = None if attempt.end is None else attempt.end.value
     key = (company_id, attempt.seq, attempt.run, attempt.pos, attempt.number)
-    return (attempt.ended_ms, end, attempt.error, *key)
+    return (attempt.ended_ms, end, attempt.error, attempt.spent, int(attempt.assumed), *key)
 
 
 def _event_rows(

@@ -157,7 +157,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "a halted run says since when and what it waits for": """
             SELECT company_id, seq, number, status, reason, halted_ms FROM runs
             WHERE (status = 'halted') <> (halted_ms IS NOT NULL)
-               OR (status = 'halted' AND reason IS NOT 'approval' AND reason IS NOT 'step')""",
+               OR (status = 'halted' AND coalesce(reason, '') NOT IN ('approval', 'step', 'budget'))""",
         "nothing of a halted run is alive, and a person can make it go on": """
             SELECT run.company_id, run.seq, run.number FROM runs AS run
             WHERE run.status = 'halted' AND (
@@ -166,7 +166,7 @@ RULES: Mapping[str, str] = MappingProxyType(
                 OR NOT EXISTS (
                     SELECT 1 FROM nodes AS node WHERE node.company_id = run.company_id AND node.seq = run.seq
                       AND node.run = run.number AND node.status = 'pending'
-                      AND (run.reason = 'step' OR node.reached_ms IS NOT NULL)))""",
+                      AND (run.reason IN ('step', 'budget') OR node.reached_ms IS NOT NULL)))""",
         "feedback is of a generation that began with it": """
             SELECT company_id, seq, run, pos, generation FROM nodes WHERE feedback IS NOT NULL AND generation = 0""",
         "a node was sent back as often as the log says": """
@@ -280,6 +280,35 @@ RULES: Mapping[str, str] = MappingProxyType(
             FROM attempts AS attempt
             WHERE attempt.host_id > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hosts'), 0)
                OR attempt.host_id < 1""",
+        "what is reserved is what attempts that live have reserved": """
+            SELECT company.company_id, 'company', company.reserved FROM companies AS company
+            WHERE company.reserved <> (SELECT coalesce(sum(reserved), 0) FROM attempts
+                                       WHERE attempts.company_id = company.company_id AND ended_ms IS NULL)
+            UNION ALL
+            SELECT task.company_id, task.id, task.reserved FROM tasks AS task
+            WHERE task.reserved <> (SELECT coalesce(sum(reserved), 0) FROM attempts
+                                    WHERE attempts.company_id = task.company_id AND attempts.seq = task.seq
+                                      AND ended_ms IS NULL)""",
+        "what is spent is what is booked of all attempts": f"""
+            SELECT company.company_id, 'company', company.spent, booked.units FROM companies AS company
+            CROSS JOIN (SELECT company_id, sum(spent) AS units FROM attempts GROUP BY company_id) AS booked
+              ON booked.company_id = company.company_id
+            WHERE company.spent < booked.units
+               OR (company.spent > booked.units AND company.company_id NOT IN ({ATTEMPTS_WENT})
+                   AND company.company_id NOT IN (SELECT company_id FROM events WHERE kind = 'tasks.pruned'))
+            UNION ALL
+            SELECT task.company_id, task.id, task.spent, coalesce(sum(attempt.spent), 0) FROM tasks AS task
+            LEFT JOIN attempts AS attempt ON attempt.company_id = task.company_id AND attempt.seq = task.seq
+            GROUP BY task.company_id, task.seq
+            HAVING task.spent < coalesce(sum(attempt.spent), 0)
+               OR (task.spent > coalesce(sum(attempt.spent), 0) AND task.company_id NOT IN ({ATTEMPTS_WENT}))""",
+        "an attempt that lives has reserved no more than its estimate leaves": """
+            SELECT attempt.company_id, attempt.seq, attempt.run, attempt.pos, attempt.number, attempt.reserved
+            FROM attempts AS attempt
+            JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq
+              AND node.run = attempt.run AND node.pos = attempt.pos
+            WHERE attempt.reserved <> CASE WHEN attempt.ended_ms IS NULL
+                THEN max(0, coalesce(node.spec ->> 'estimate', 0) - attempt.spent) ELSE 0 END""",
         "foreign keys are kept": "PRAGMA foreign_key_check",
         "the file is whole": "SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
     }
@@ -465,6 +494,34 @@ def _untold_settings(log: _Log) -> Iterator[Any]:
             yield (company, f"runs_max and weight are {in_force}, told as {limits[company]}")
 
 
+def _untold_spending(log: _Log) -> Iterator[Any]:
+    """The log alone says what every attempt has spent, and which limit is in force."""
+    told: dict[Any, int] = {}
+    limits: dict[Any, int | None] = {}
+    aside = log.quarantined()
+    for line in log.lines:
+        key = (line.company, line.task_seq, line.run, line.node, line.attempt)
+        if line.kind == "attempt.spent":
+            known = key in told and key[:2] not in aside
+            if known and line.data["spent"] - line.data["added"] != told[key]:
+                yield (*key, f"went on from {told[key]} with {line.data}")
+            told[key] = line.data["spent"]
+        elif line.kind == "company.budget_changed":
+            limits[line.company] = line.data["limit"]
+    for row in log.raw.execute(
+        "SELECT attempt.company_id, attempt.seq, attempt.run, node.spec, attempt.number, attempt.spent"
+        " FROM attempts AS attempt JOIN nodes AS node ON node.company_id = attempt.company_id"
+        " AND node.seq = attempt.seq AND node.run = attempt.run AND node.pos = attempt.pos"
+    ).fetchall():
+        company, seq, run, spec, number, spent = row
+        said = told.get((company, seq, run, spec_of(spec).name, number), 0)
+        if said != spent and company not in log.cut and (company, seq) not in aside:
+            yield (company, seq, run, spec_of(spec).name, number, f"spent {spent}, told as {said}")
+    for company, limit in log.raw.execute("SELECT company_id, budget FROM companies").fetchall():
+        if limits.get(company) != limit and company not in log.cut:
+            yield (company, f"limit is {limit}, told as {limits.get(company)}")
+
+
 def _untold_tasks(log: _Log) -> Iterator[Any]:
     archived: dict[Any, bool] = {}
     for line in log.lines:
@@ -542,6 +599,7 @@ LOOKS: Mapping[str, Callable[[_Log], Iterator[Any]]] = MappingProxyType(
         "every attempt is told from beginning to end": _untold_attempts,
         "the log ends where the company's settings are": _untold_settings,
         "the log ends where the tasks are": _untold_tasks,
+        "the log ends where the budgets are": _untold_spending,
         "the log ends where the schedules are": _untold_schedules,
         "every task of a schedule is told as its fire": _untold_fires,
         "dependencies have no circle": _circles,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from storage.records import AttemptRecord, Mode, NodeRecord, NodeStatus, RunStatus
 from storage.values import value
 
+from .budget import fits, limited, reserve
 from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from .entry import Entry
 from .gates import Live, admissible, hold_gates
@@ -68,6 +69,7 @@ def advance(
     limit = draft.moves + moves_max
     due = fire_due(draft, looked, limit) if state.schedules.by_name else NONE_DUE
     wants_slot = False
+    budgeted = state.company.budget is not None  # then nobody is admitted for what others are about to spend
     while draft.moves < limit:
         if state.reached:
             say_reached(draft, state.entries[next(iter(state.reached))])
@@ -75,11 +77,17 @@ def advance(
         if state.ended:
             finish(draft, state.entries[next(iter(state.ended))])
             continue
+        started = False
+        if budgeted:
+            started, wants_slot = _start_one(draft, slots, live, host_id)
+            if started:
+                continue
         entry = admissible(state, live)
         if entry is not None:
             admit(draft, entry)
             continue
-        started, wants_slot = _start_one(draft, slots, live, host_id)
+        if not budgeted:
+            started, wants_slot = _start_one(draft, slots, live, host_id)
         if not started:
             more = due.more or _ready_again(draft)
             return Advanced(more, wants_slot, kept_back=_kept_back(draft, live), on_time=due.on_time)
@@ -199,15 +207,20 @@ def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
 
 
 def _next_node(draft: Draft, entry: Entry, live: Live) -> int | None:
-    """The first ready node whose handler this host has, whose last attempt is gone, and that is not kept back."""
+    """The first ready node whose handler this host has, whose last attempt is gone, that is not kept back, and that the
+    budgets have room for.
+    """
     assert entry.progress is not None
     assert entry.nodes is not None
     nodes, specs, task = entry.nodes, entry.progress.specs, entry.task.id
+    company = draft.state.company
+    has_limit = limited(company, entry.task)
 
     def able(pos: int) -> bool:
         gone = not nodes[pos].attempts or (task, nodes[pos].run, pos) not in live.alive
         kept_back = is_suspect(nodes[pos]) and _suspect_alive(draft, live)
-        return gone and not kept_back and draft.state.has_handler(specs[pos].handler)
+        paid = not has_limit or fits(company, entry.task, specs[pos].estimate)
+        return gone and paid and not kept_back and draft.state.has_handler(specs[pos].handler)
 
     if entry.task.mode is Mode.STEP and entry.run is not None:
         let = entry.run.step
@@ -256,9 +269,18 @@ def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> No
         entry, key.pos, status=NodeStatus.RUNNING, attempts=key.number, not_before_ms=None, error=None
     )
     spec = entry.progress.specs[key.pos]
+    if spec.estimate:
+        reserve(draft, entry, spec.estimate)
     draft.attempt(
         AttemptRecord(
-            key.seq, key.run, key.pos, key.number, node.generation, host_id, started_ms=draft.now_ms
+            key.seq,
+            key.run,
+            key.pos,
+            key.number,
+            node.generation,
+            host_id,
+            started_ms=draft.now_ms,
+            reserved=spec.estimate,
         )
     )
     draft.event(

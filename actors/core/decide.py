@@ -15,6 +15,7 @@ from actors.errors import MoveRefused, TaskUnknown
 from actors.messages import (
     Approve,
     Archive,
+    BudgetSettings,
     CompanySettings,
     DefineGraph,
     Edit,
@@ -31,6 +32,7 @@ from actors.messages import (
     Retry,
     RunNow,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -45,9 +47,10 @@ from actors.messages import (
     Unpause,
     Unset,
 )
-from storage.records import Halt, Mode, NodeStatus, RunRecord, RunStatus
+from storage.records import CompanyRecord, Halt, Mode, NodeStatus, RunRecord, RunStatus, TaskRecord
 
 from .advance import cancel_nodes, finish, skip_pending
+from .budget import cannot_go_on, is_halted_on_budget, is_short, next_estimates, warn
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
@@ -83,6 +86,7 @@ _COMPLETED: Refusal = ("is completed: use Rerun to do it again", ("Rerun",))
 _FINAL: Refusal = ("is completed: use Rerun or SendBack to do it again", ("Rerun", "SendBack"))
 _HALTED: Refusal = ("is halted: use Retry", ("Retry",))
 _STEP: Refusal = ("is halted before a step: use Next", ("Next",))
+_BUDGET: Refusal = ("is halted on budget: use Retry", ("Retry",))
 _GATE: Refusal = ("is halted at a gate: use Approve or SendBack", ("Approve", "SendBack"))
 _SETTLED: Mapping[RunStatus, Refusal] = MappingProxyType(
     {
@@ -142,10 +146,11 @@ AGAIN_REFUSALS: Mapping[type, Refusal] = MappingProxyType(
 
 HALT_REFUSALS: Mapping[type, Mapping[Halt, Refusal]] = MappingProxyType(
     {
-        Start: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
+        Start: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
         StartNow: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
         Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
-        Next: MappingProxyType({Halt.APPROVAL: _GATE}),
+        Next: MappingProxyType({Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
+        Approve: MappingProxyType({Halt.BUDGET: _BUDGET}),
     }
 )
 """The same for a halted run, by what it is short of: a person has to say just that. It goes before `REFUSALS` where it
@@ -219,7 +224,7 @@ def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
     if entry.run.status is RUN:
         return moved(entry, changed=False)
     if entry.run.status is not Q:
-        _requeue(draft, entry, "start now")
+        _requeue_within_budget(draft, entry, message, "start now")
     front = draft.state.company.front_seq + 1
     draft.company(front_seq=front)
     draft.run(entry, started=True, front=front)
@@ -261,8 +266,29 @@ def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
     assert entry.run is not None
     if entry.run.status is RUN:
         return _retry_running(draft, entry)
-    _requeue(draft, entry, "retry")
+    _requeue_within_budget(draft, entry, message, "retry")
     return moved(entry)
+
+
+def _requeue_within_budget(draft: Draft, entry: Entry, message: Retry | StartNow, reason: str) -> None:
+    """`_requeue`, unless the run was halted on a budget that is still short: then raises `MoveRefused` with the
+    numbers.
+    """
+    was_short = is_halted_on_budget(entry)
+    _requeue(draft, entry, reason)
+    if not was_short or not cannot_go_on(draft.state, entry):
+        return
+    estimates = tuple(next_estimates(draft.state, entry))
+    accounts: tuple[CompanyRecord | TaskRecord, ...] = (draft.state.company, entry.task)
+    for account in accounts:
+        if estimates and is_short(account, min(estimates)):
+            company = isinstance(account, CompanyRecord)
+            whose, advice = ("the company's", "SetBudget") if company else ("its own", "Edit")
+            text = (
+                f"is halted on budget, and {whose} is still short: {account.spent} spent and "
+                f"{min(estimates)} estimated, of {account.budget}: use {advice} to raise it first"
+            )
+            raise MoveRefused(type(message).__name__, entry.task.id, HALT.value, text, (advice,))
 
 
 def _retry_running(draft: Draft, entry: Entry) -> Moved:
@@ -409,6 +435,17 @@ def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySet
     return _settings(draft, changed=True)
 
 
+def _set_budget(draft: Draft, message: SetBudget, _looked: Looked) -> BudgetSettings:
+    before = draft.state.company
+    if message.limit != before.budget:
+        after = draft.company(budget=message.limit)
+        draft.event("company.budget_changed", limit=message.limit, spent=after.spent, reserved=after.reserved)
+        warn(draft, None, before, after)
+    return BudgetSettings(
+        message.limit, before.spent, before.reserved, changed=message.limit != before.budget
+    )
+
+
 def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
     stopped = []
     members = [entry for entry in draft.state.entries.values() if entry.task.goal == message.goal]
@@ -455,6 +492,7 @@ _DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyT
         Pause: _pause,
         Unpause: _unpause,
         SetLimits: _set_limits,
+        SetBudget: _set_budget,
         StopGoal: _stop_goal,
         DefineGraph: _define_graph,
         Unpark: _unpark,

@@ -26,6 +26,7 @@ from storage.records import (
 )
 from storage.values import changed, value
 
+from .budget import Booked
 from .entry import Change, Entry, Flip, Graph
 from .shape import NodeSpec
 from .state import CompanyState
@@ -120,6 +121,8 @@ class Draft:
         """Tasks submitted in this turn, for those that come after them in the same turn: id → digest, in order."""
         self.keys: dict[str, str] = {}
         """Their idempotency keys: key → id, in order."""
+        self.booked: dict[tuple[str, int, int, int, int], Booked] = {}
+        """Attempts that have ended in this turn: what is booked of them, for what they say after it."""
         self.moves = 0
         self.about: str | None = None
         """The task that is being decided: who is to blame if deciding raises."""
@@ -219,6 +222,15 @@ class Draft:
 
     def attempt(self, record: AttemptRecord) -> None:
         self.attempts.append(record)
+
+    def attempt_spent(self, key: AttemptKey, spent: int) -> bool:
+        """Correct what an attempt that ends in this turn has spent; says whether there is one."""
+        for place, record in enumerate(self.attempts):
+            where = (record.seq, record.run, record.pos, record.number)
+            if where == key[1:] and record.end is not None:
+                self.attempts[place] = changed(record, spent=spent, assumed=False)
+                return True
+        return False
 
     def cycle(self, entry: Entry, path: tuple[str, ...] | None) -> None:
         if entry.cycle != path:

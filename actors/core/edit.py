@@ -10,6 +10,7 @@ from actors.errors import DependencyCycle, MoveRefused, TaskUnknown, UnknownGrap
 from actors.messages import Edit, Moved, Unset
 from storage.records import NodeStatus, RunStatus
 
+from .budget import warn
 from .cycles import circle_through, recheck_cycles
 from .draft import Draft
 from .entry import Entry
@@ -17,7 +18,7 @@ from .needs import Looked
 from .shape import node_payloads, shape_of, shape_text
 from .submit import check_handlers, check_upstreams, nodes_of, upstreams_in
 
-_PLAIN = ("priority", "attempts_max", "send_backs_max", "mode", "goal", "depends_on", "fail_fast")
+_PLAIN = ("priority", "attempts_max", "send_backs_max", "budget", "mode", "goal", "depends_on", "fail_fast")
 """Fields of `Edit` that are fields of the record under the same name."""
 
 
@@ -32,6 +33,7 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
     if "not_before" in message.changes:
         fields["not_before_ms"] = message.not_before_ms
     fields.update(_shape_fields(draft, entry, message))
+    before = entry.task
     draft.task(entry, **fields)
     if not isinstance(message.depends_on, Unset):
         recheck_cycles(draft)
@@ -41,6 +43,7 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
         draft.write("set_payload", seq=entry.task.seq, payload=message.payload_text)
         _raise_generations(draft, entry)
     draft.event("task.edited", entry, fields=sorted(message.changes))
+    warn(draft, entry, before, entry.task)
     if "not_before" in message.changes:
         draft.event("task.scheduled", entry, not_before_ms=message.not_before_ms)
     late = entry.admitted and message.changes & {"depends_on", "not_before", "handler", "nodes", "graph"}
@@ -73,7 +76,7 @@ def _entry(draft: Draft, message: Edit) -> Entry:
             "Edit", message.task, status.value, "is completed: use Rerun to do it again", ("Rerun",)
         )
     if status.active and not message.at_once:
-        text = f"is {status.value}: only priority, attempts_max and send_backs_max can be changed now"
+        text = f"is {status.value}: only priority, attempts_max, send_backs_max and budget can be changed now"
         raise MoveRefused(
             "Edit", message.task, status.value, text, ("Stop",) if status is RunStatus.RUNNING else ()
         )

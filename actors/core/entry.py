@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,6 +13,9 @@ from storage.values import value
 
 from .progress import Progress
 from .shape import Shape
+
+if TYPE_CHECKING:
+    from .draft import AttemptKey
 
 
 class Standing(Enum):
@@ -37,7 +41,9 @@ class Entry:
         "quarantined",
         "readable",
         "run",
+        "short",
         "standing",
+        "starved",
         "task",
         "unfinished",
         "was_missing",
@@ -59,6 +65,10 @@ class Entry:
         self.early: int | None = None
         """The time before which it may not start, while the clock has not shown it."""
         self.standing = Standing.UNFINISHED
+        self.starved = False
+        """Whether its own budget has no room for what it would start first."""
+        self.short = False
+        """Whether nodes of its running run are ready, and what is spent keeps every one of them from starting."""
         self.was_missing = False
         self.counted = False
         """Whether it is among those that `CompanyState.queued` counts."""
@@ -93,6 +103,8 @@ class Entry:
         progress = self.progress
         if progress is None or (self.task.fail_fast and progress.counts[NodeStatus.FAILED]):
             return None
+        if self.short:
+            return Halt.BUDGET
         if progress.ready:
             return Halt.STEP
         return Halt.APPROVAL if progress.reached else None
@@ -110,9 +122,19 @@ class Entry:
         gave_up = progress.counts[NodeStatus.FAILED] > 0
         if gave_up and self.task.fail_fast:
             return True
-        if self.may_start or progress.resting:
+        if (self.may_start and not self.short) or progress.resting:
             return False
         return gave_up or self.short_of is not None
+
+
+def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
+    """The node that is running just this attempt."""
+    if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:
+        return None
+    if key.pos >= len(entry.nodes):
+        return None
+    node = entry.nodes[key.pos]
+    return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None
 
 
 @attrs.frozen

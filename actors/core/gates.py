@@ -16,6 +16,7 @@ from actors.states import IDS_SHOWN, Reason, ReasonKind
 from storage.records import Mode, RunStatus
 from storage.values import value
 
+from .budget import is_halted_on_budget, room_in, starved_reasons
 from .entry import Entry, Standing
 from .order import order_key
 
@@ -96,12 +97,18 @@ def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Rea
             numbers={"active": len(holders), "runs_max": state.company.runs_max},
             text="; ".join(waits[:IDS_SHOWN]) or None,
         )
+    if state.company.budget is not None:
+        yield from starved_reasons(state, entry, state.company)
 
 
 def line_gate(state: CompanyState, entry: Entry) -> Reason | None:
     """Closed while as many tasks as there are free slots go first. For reads: it looks at every open task."""
     assert entry.run is not None
-    first, count = state.open.ahead_of(order_key(entry.task, entry.run), IDS_SHOWN)
+    key, room = order_key(entry.task, entry.run), room_in(state.company)
+    if room is None:
+        first, count = state.open.ahead_of(key, IDS_SHOWN)
+    else:
+        first, count = state.open_by_need.ahead_of(key, IDS_SHOWN, room)
     if count < max(1, state.slots_free):
         return None
     return Reason(ReasonKind.TASKS_AHEAD, tasks=tuple(first), count=count)
@@ -110,11 +117,13 @@ def line_gate(state: CompanyState, entry: Entry) -> Reason | None:
 def admissible(state: CompanyState, live: Live) -> Entry | None:
     """The first in order whose gates are all open: what `advance` admits next.
 
-    Only the first can be it. Those let past a pause stand in front, so if the first one may not, nobody may.
+    Only the first can be it, of those that the company's budget has room for.
+    Those let past a pause stand in front, so if the first one may not, nobody may.
     """
     if state.slots_free == 0:
         return None  # the gate that is closed most of the time, asked without building its reason
-    first = state.open.first()
+    room = room_in(state.company)
+    first = state.open.first() if room is None else state.open_by_need.first(room)
     if first is None:
         return None
     entry = state.entries[first]
@@ -159,6 +168,8 @@ def _dead_kind(state: CompanyState, upstream: str) -> ReasonKind | None:
         return ReasonKind.UPSTREAM_FAILED
     if entry.run is not None and entry.run.status is RunStatus.STOPPED:
         return ReasonKind.UPSTREAM_STOPPED
+    if is_halted_on_budget(entry):
+        return ReasonKind.UPSTREAM_HALTED
     return ReasonKind.UPSTREAM_BLOCKED
 
 
@@ -197,6 +208,10 @@ _TASK_GATES: tuple[_TaskGate, ...] = (
         lambda _, entry: [
             Reason(ReasonKind.MANUAL, at_ms=None if entry.run is None else entry.run.created_ms)
         ],
+    ),
+    (
+        lambda entry: entry.starved,
+        lambda state, entry: starved_reasons(state, entry, entry.task),
     ),
 )
 """In the order in which they are asked: whether the gate is closed, and what it says then."""

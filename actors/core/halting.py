@@ -63,7 +63,7 @@ def halt_run(draft: Draft, entry: Entry, halt: Halt) -> None:
 def waiting_for(entry: Entry, halt: Halt) -> list[int]:
     """Positions of the nodes that a run short of this could go on with, in the order of the graph."""
     assert entry.progress is not None
-    return sorted(entry.progress.ready if halt is Halt.STEP else entry.progress.reached)
+    return sorted(entry.progress.ready if halt in (Halt.STEP, Halt.BUDGET) else entry.progress.reached)
 
 
 def names_of(entry: Entry, places: list[int]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -21,6 +21,9 @@ from actors.messages import (
 )
 from storage.records import ScheduleRecord
 
+from .budget import Booked
+from .draft import AttemptKey
+from .entry import current_node
 from .firing import ON_TIME_MS, Fired, needs_fired
 from .schedules import due_of
 from .state import CompanyState
@@ -35,7 +38,7 @@ class Needs:
     """``ids``: tasks to load; ``keys``: idempotency keys to look up; ``closure``: tasks whose upstreams,
     all the way up, are asked, because a new edge may close a circle through tasks that are done. ``fired``:
     schedules of which it is asked which nominal times have fired, with the time from which. ``templates``:
-    schedules whose tasks' upstreams are among ``ids``.
+    schedules whose tasks' upstreams are among ``ids``. ``booked``: attempts that have ended and say what they spent.
     """
 
     ids: frozenset[str] = frozenset()
@@ -44,9 +47,18 @@ class Needs:
     closure: frozenset[str] = frozenset()
     fired: Mapping[str, int] = attrs.field(factory=dict)
     templates: frozenset[str] = frozenset()
+    booked: tuple[AttemptKey, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.ids or self.keys or self.content or self.closure or self.fired or self.templates)
+        return bool(
+            self.ids
+            or self.keys
+            or self.content
+            or self.closure
+            or self.fired
+            or self.templates
+            or self.booked
+        )
 
 
 NOTHING = Needs()
@@ -65,15 +77,24 @@ class Looked:
     edges: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     fired: dict[str, Fired] = attrs.field(factory=dict)
     templates: frozenset[str] = frozenset()
+    booked: Mapping[AttemptKey, Booked] = attrs.field(factory=dict)
 
 
 NOTHING_FOUND = Looked()
 
 
-def needs_of(state: CompanyState, messages: Sequence[Message[object]], now_ms: int) -> Needs:
-    """What these messages need, and the schedules that have something to do at ``now_ms``, in one reading."""
+def needs_of(
+    state: CompanyState,
+    messages: Sequence[Message[object]],
+    now_ms: int,
+    ended: tuple[AttemptKey, ...] = (),
+) -> Needs:
+    """What these messages need, and the schedules that have something to do at ``now_ms``, in one reading.
+
+    ``ended``: attempts that say what they spent and are not running any more.
+    """
     if not messages and not state.schedules.by_name:
-        return NOTHING
+        return Needs(booked=ended) if ended else NOTHING
     ids: set[str] = set()
     keys: set[str] = set()
     content: set[str] = set()
@@ -112,7 +133,21 @@ def needs_of(state: CompanyState, messages: Sequence[Message[object]], now_ms: i
         frozenset(closure) if joins else frozenset(),
         fired,
         templates,
+        ended,
     )
+
+
+def late_spenders(
+    state: CompanyState, said: Iterable[tuple[AttemptKey, int | None]]
+) -> tuple[AttemptKey, ...]:
+    """Of attempts and what they say that they spent, those whose end is committed."""
+    spenders = [key for key, spent in said if spent is not None]
+    return tuple([key for key in spenders if not _is_running(state, key)]) if spenders else ()
+
+
+def _is_running(state: CompanyState, key: AttemptKey) -> bool:
+    entry = state.entries.get(key.task)
+    return entry is not None and current_node(entry, key) is not None
 
 
 def _schedule_needs(state: CompanyState, now_ms: int, ids: set[str]) -> tuple[dict[str, int], frozenset[str]]:

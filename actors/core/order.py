@@ -62,17 +62,25 @@ class OpenQueue:
             self._sorted = None
 
     def first(self) -> str | None:
+        place = self.first_place()
+        return None if place is None else place[3]
+
+    def first_place(self) -> _Place | None:
         while self._heap:
             place = self._heap[0]
             if self._places.get(place[3]) is place:
-                return place[3]
+                return place
             heappop(self._heap)
         return None
 
     def ahead_of(self, key: Key, shown: int) -> tuple[list[str], int]:
         """Of the tasks that go before ``key``, the first ``shown`` in order, and how many there are. For reads."""
+        places, ahead = self.places_ahead_of(key, shown)
+        return [place[3] for place in places], ahead
+
+    def places_ahead_of(self, key: Key, shown: int) -> tuple[list[_Place], int]:
         ahead = bisect_left(self._in_order(), (*key, ""))
-        return self.head(min(ahead, shown)), ahead
+        return self._in_order()[: min(ahead, shown)], ahead
 
     def head(self, count: int) -> list[str]:
         """The first ``count`` tasks in order. For reads."""
@@ -82,3 +90,51 @@ class OpenQueue:
         if self._sorted is None:
             self._sorted = sorted(self._places.values())
         return self._sorted
+
+
+class NeedQueues:
+    """The tasks of an `OpenQueue` once more, by what of the budget their first attempts need. Kept only where there
+    is a budget; mostly all need the same, so there is a queue for each need.
+    """
+
+    __slots__ = ("_lines", "_needs")
+
+    def __init__(self) -> None:
+        self._lines: dict[int, OpenQueue] = {}
+        self._needs: dict[str, int] = {}
+
+    def put(self, task: str, key: Key, need: int) -> None:
+        if self._needs.get(task, need) != need:
+            self.discard(task)
+        self._needs[task] = need
+        self._lines.setdefault(need, OpenQueue()).put(task, key)
+
+    def discard(self, task: str) -> None:
+        need = self._needs.pop(task, None)
+        if need is not None:
+            self._lines[need].discard(task)
+            if not len(self._lines[need]):
+                del self._lines[need]
+
+    def clear(self) -> None:
+        self._lines.clear()
+        self._needs.clear()
+
+    def first(self, room: int) -> str | None:
+        """The first in order of those that need no more than ``room``."""
+        places = [line.first_place() for line in self._within(room)]
+        return min((place for place in places if place is not None), default=(0, 0, 0, None))[3]
+
+    def ahead_of(self, key: Key, shown: int, room: int) -> tuple[list[str], int]:
+        """As of `OpenQueue`, of those that need no more than ``room``. For reads."""
+        found = [line.places_ahead_of(key, shown) for line in self._within(room)]
+        places = sorted(place for some, _ in found for place in some)
+        return [place[3] for place in places[:shown]], sum(count for _, count in found)
+
+    @property
+    def needs(self) -> dict[str, int]:
+        """Task → need. For tests."""
+        return dict(self._needs)
+
+    def _within(self, room: int) -> list[OpenQueue]:
+        return [line for need, line in self._lines.items() if need == 0 or need <= room]

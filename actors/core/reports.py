@@ -15,8 +15,10 @@ from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, 
 from storage.values import value
 
 from .advance import cancel_nodes, finish
+from .budget import Spending, book_late, book_spending, settle
 from .draft import AttemptKey, Draft, EndAttempt
-from .entry import Entry
+from .entry import Entry, current_node
+from .needs import NOTHING_FOUND, Looked
 from .retry import backoff_s, due_ms
 from .shape import spec_of
 
@@ -34,6 +36,7 @@ class Report:
     to be tried again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was
     left behind. ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
     ``illegal_phase``: where it was when it made a move outside its table. ``node``: the node's name.
+    ``spent``: what it spent in all, if it was expected to or did. ``assumed``: it is not there to say that.
     """
 
     key: AttemptKey
@@ -46,9 +49,11 @@ class Report:
     bad_row: str | None = None
     illegal_phase: str | None = None
     node: str | None = None
+    spent: int | None = None
+    assumed: bool = False
 
 
-def decide_report(draft: Draft, report: Report) -> bool:
+def decide_report(draft: Draft, report: Report, looked: Looked = NOTHING_FOUND) -> bool:
     """End the attempt; says whether the report counted."""
     key = report.key
     draft.about = key.task
@@ -57,6 +62,8 @@ def decide_report(draft: Draft, report: Report) -> bool:
     draft.effects.append(EndAttempt(key))
     if entry is None or node is None:
         _note_late(draft, report)
+        if report.spent is not None:
+            book_late(draft, key, report.spent, report.node, looked.booked.get(key))
         return False
     assert entry.run is not None
     if report.abandoned_after_s is not None:
@@ -83,7 +90,7 @@ def decide_report(draft: Draft, report: Report) -> bool:
     elif report.end in _COUNTS:
         _fail(draft, entry, node, report)
     elif report.end is AttemptEnd.LOST:
-        _lose(draft, entry, node)
+        _lose(draft, entry, node, report)
     elif report.again_s is not None:
         _postpone(draft, entry, node, report, report.again_s)
     elif report.end is AttemptEnd.STOPPED:
@@ -95,6 +102,18 @@ def decide_report(draft: Draft, report: Report) -> bool:
     if key.task not in draft.state.reached:
         finish(draft, entry)
     return True
+
+
+def decide_spending(draft: Draft, spending: Spending, looked: Looked = NOTHING_FOUND) -> None:
+    """Book what an attempt has spent so far."""
+    key = spending.key
+    draft.about = key.task
+    entry = draft.state.entries.get(key.task)
+    node = None if entry is None else current_node(entry, key)
+    if entry is None or node is None:
+        book_late(draft, key, spending.spent, spending.node, looked.booked.get(key))
+    else:
+        book_spending(draft, entry, node, spending.spent)
 
 
 def _note_late(draft: Draft, report: Report) -> None:
@@ -115,17 +134,11 @@ def _note_late(draft: Draft, report: Report) -> None:
     )
 
 
-def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
-    """The node that is running just this attempt."""
-    if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:
-        return None
-    if key.pos >= len(entry.nodes):
-        return None
-    node = entry.nodes[key.pos]
-    return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None
-
-
-def _end(draft: Draft, entry: Entry, node: NodeRecord, end: AttemptEnd, error: str | None) -> None:
+def _end(
+    draft: Draft, entry: Entry, node: NodeRecord, report: Report, end: AttemptEnd, error: str | None
+) -> None:
+    assumed = report.assumed or end is AttemptEnd.LOST
+    spent = settle(draft, entry, node, report.spent, assume=assumed)
     draft.attempt(
         AttemptRecord(
             seq=entry.task.seq,
@@ -138,6 +151,8 @@ def _end(draft: Draft, entry: Entry, node: NodeRecord, end: AttemptEnd, error: s
             ended_ms=draft.now_ms,
             end=end,
             error=error,
+            spent=spent,
+            assumed=assumed,
         )
     )
 
@@ -164,7 +179,7 @@ def _event(
 
 
 def _succeed(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
-    _end(draft, entry, node, AttemptEnd.SUCCEEDED, None)
+    _end(draft, entry, node, report, AttemptEnd.SUCCEEDED, None)
     draft.results[(entry.task.seq, node.run, node.pos)] = report.result or "null"
     draft.node(entry, node.pos, status=NodeStatus.SUCCEEDED, unclean=0)
     _event(draft, entry, node, "attempt.succeeded", NodeStatus.SUCCEEDED, None)
@@ -180,7 +195,7 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     last = report.give_up or tries >= limit
     after = NodeStatus.FAILED if last else NodeStatus.PENDING
     due = None if last else due_ms(draft.now_ms, backoff_s(spec.backoff, tries, identity(draft, entry, node)))
-    _end(draft, entry, node, report.end, report.error)
+    _end(draft, entry, node, report, report.end, report.error)
     draft.node(entry, node.pos, status=after, tries=tries, not_before_ms=due, error=report.error)
     _event(
         draft, entry, node, f"attempt.{report.end.value}", after, report.error, tries=tries, not_before_ms=due
@@ -191,14 +206,14 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
 
 def _postpone(draft: Draft, entry: Entry, node: NodeRecord, report: Report, again_s: float) -> None:
     due = due_ms(draft.now_ms, again_s)
-    _end(draft, entry, node, AttemptEnd.INTERRUPTED, report.error)
+    _end(draft, entry, node, report, AttemptEnd.INTERRUPTED, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING, not_before_ms=due, error=report.error)
     _event(draft, entry, node, "attempt.postponed", NodeStatus.PENDING, report.error, not_before_ms=due)
 
 
 def _interrupt(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     """Shutdown, or a fault of ours: it runs again, costs nothing and overwrites no error."""
-    _end(draft, entry, node, report.end, report.error)
+    _end(draft, entry, node, report, report.end, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING)
     _event(draft, entry, node, "attempt.interrupted", NodeStatus.PENDING, None, why=report.error)
 
@@ -209,7 +224,7 @@ def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -
     assert entry.progress is not None
     stays = entry.run.status is RunStatus.STOPPING or entry.progress.counts[NodeStatus.FAILED] > 0
     after = NodeStatus.SKIPPED if stays else NodeStatus.PENDING
-    _end(draft, entry, node, AttemptEnd.STOPPED, report.error)
+    _end(draft, entry, node, report, AttemptEnd.STOPPED, report.error)
     draft.node(entry, node.pos, status=after, superseded=False)
     reason = f"it ended as {report.end.value} after the stop, which counts" if _came_late(report) else None
     _event(draft, entry, node, "attempt.stopped", after, reason)
@@ -217,7 +232,7 @@ def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -
 
 def _supersede(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     """What it worked with was sent back: however it ends, it has ended so. The generation rose with that commit."""
-    _end(draft, entry, node, AttemptEnd.SUPERSEDED, report.error)
+    _end(draft, entry, node, report, AttemptEnd.SUPERSEDED, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING, superseded=False)
     late = _came_late(report)
     reason = f"it ended as {report.end.value} after it was superseded, which counts" if late else None
@@ -228,7 +243,7 @@ def _came_late(report: Report) -> bool:
     return report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
 
 
-def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:
+def _lose(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     """The process died under it. No try is used, but a node that was there five times when it happened has
     had enough.
     """
@@ -236,7 +251,7 @@ def _lose(draft: Draft, entry: Entry, node: NodeRecord) -> None:
     enough = unclean >= UNCLEAN_MAX
     error = f"process died {unclean} times" if enough else node.error
     after = NodeStatus.FAILED if enough else NodeStatus.PENDING
-    _end(draft, entry, node, AttemptEnd.LOST, None)
+    _end(draft, entry, node, report, AttemptEnd.LOST, None)
     draft.node(entry, node.pos, status=after, unclean=unclean, error=error)
     _event(draft, entry, node, "attempt.lost", after, error if enough else None, unclean=unclean)
     if enough and entry.task.fail_fast:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import attrs
 
-from actors.messages import STALL_S_DEFAULT, Backoff, Gate, Node
+from actors.messages import STALL_S_DEFAULT, UNITS_MAX, Backoff, Gate, Node
 from storage.codec import decode, encode
 
 SHAPES_CACHED = 4_096
@@ -30,6 +30,7 @@ class NodeSpec:
     backoff: Backoff = attrs.field(factory=Backoff)
     send_backs_max: int | None = None
     gate: bool = False
+    estimate: int = 0
     text: str = attrs.field(default="", eq=False, repr=False)
 
 
@@ -40,6 +41,8 @@ class Shape:
     """By position: the positions of the nodes that use its result."""
     handlers: frozenset[str]
     text: str
+    first_estimates: tuple[int, ...] = ()
+    """What the nodes are expected to spend that are after no other, each number once; gates aside."""
 
 
 DEFAULT_BACKOFF = Backoff()
@@ -69,6 +72,8 @@ def _spec_json(node: Node | Gate, places: dict[str, int]) -> dict[str, object]:
         spec["retry"] = [node.retry.base_s, node.retry.factor, node.retry.max_s]
     if node.send_backs_max is not None:
         spec["send_backs_max"] = node.send_backs_max
+    if node.estimate:
+        spec["estimate"] = node.estimate
     return spec
 
 
@@ -83,7 +88,8 @@ def shape_of(text: str) -> Shape:
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a graph of ours: {error!r}") from error
     handlers = frozenset(spec.handler for spec in specs if not spec.gate)
-    return Shape(specs, users_of(specs), handlers, text)
+    firsts = {spec.estimate for spec in specs if not spec.after and not spec.gate}
+    return Shape(specs, users_of(specs), handlers, text, tuple(sorted(firsts)))
 
 
 def users_of(specs: Sequence[NodeSpec]) -> tuple[tuple[int, ...], ...]:
@@ -141,6 +147,9 @@ def _spec(item: dict[str, object]) -> NodeSpec:
     for name in ("attempts_max", "send_backs_max"):
         if item.get(name) is not None and not _is_whole(item[name]):
             raise TypeError(f"{name} is no whole number")
+    estimate = item.get("estimate", 0)
+    if not isinstance(estimate, int) or isinstance(estimate, bool) or not 0 <= estimate <= UNITS_MAX:
+        raise TypeError("an estimate that is none")
     return NodeSpec(
         name=item["name"],
         handler=handler,
@@ -151,6 +160,7 @@ def _spec(item: dict[str, object]) -> NodeSpec:
         backoff=DEFAULT_BACKOFF if retry is None else Backoff(*retry),  # type: ignore[misc]
         send_backs_max=item.get("send_backs_max"),  # type: ignore[arg-type]
         gate=gate,
+        estimate=estimate,
         text=encode(item, bytes_max=1 << 20),
     )
 

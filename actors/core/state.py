@@ -29,9 +29,10 @@ from storage.records import (
     TaskRecord,
 )
 
+from .budget import cannot_go_on, is_halted_on_budget, least_need, limited, room_in
 from .entry import Change, Entry, Flip, Graph, Standing
 from .gates import is_open
-from .order import OpenQueue, order_key
+from .order import NeedQueues, OpenQueue, order_key
 from .progress import Progress
 from .schedules import Schedules
 from .shape import Shape, layout_of, shape_of, spec_of
@@ -61,6 +62,8 @@ class CompanyState:
         self.dependents: dict[str, set[str]] = {}
         self.by_graph: dict[str, set[str]] = {}
         self.open = OpenQueue()
+        self.open_by_need = NeedQueues()
+        """The same tasks, while the company has a budget."""
         self.slots: dict[int, str] = {}
         self.queued = 0
         """Tasks whose newest run is queued."""
@@ -160,6 +163,8 @@ class CompanyState:
             assert entry.progress is not None
             entry.progress.wake(pos)
             self._note_active(entry)
+            if limited(self.company, entry.task) and entry.queued:
+                self._note_open(entry)
 
     # --- changing -------------------------------------------------------------------------------------------
 
@@ -196,7 +201,21 @@ class CompanyState:
 
     def _replace_company(self, _task: str, _before: object, after: object) -> None:
         assert isinstance(after, CompanyRecord)
-        self.company = after
+        before, self.company = self.company, after
+        if before.budget is None and after.budget is None:
+            return
+        if (before.budget is None) != (after.budget is None):
+            self._sort_by_need()
+        if (before.budget, before.spent) != (after.budget, after.spent):
+            for task in tuple(self.startable):
+                self._note_active(self.entries[task])
+
+    def _sort_by_need(self) -> None:
+        """The company has a budget from now on, or none any more."""
+        self.open_by_need.clear()
+        if self.company.budget is not None:
+            for task in self.open.head(len(self.open)):
+                self._note_open(self.entries[task])
 
     def _replace_graph(self, name: str, _before: object, after: object) -> None:
         if isinstance(after, Graph):
@@ -262,6 +281,8 @@ class CompanyState:
         if after.not_before_ms is not None:
             heappush(self._due, (after.not_before_ms, task, after.run, after.pos))
         self._note_active(entry)
+        if limited(self.company, entry.task) and entry.queued:
+            self._note_open(entry)
 
     def _replace_quarantine(self, task: str, _before: object, after: object) -> None:
         entry = self.entries[task]
@@ -367,6 +388,7 @@ class CompanyState:
 
     def _leave_indexes(self, task: str) -> None:
         self.open.discard(task)
+        self.open_by_need.discard(task)
         self.startable.pop(task, None)
         self.ended.pop(task, None)
         self.reached.pop(task, None)
@@ -501,13 +523,26 @@ class CompanyState:
             return Standing.DONE
         if run.status.settled or entry.blocked or entry.task.archived_ms is not None:
             return Standing.DEAD
+        if is_halted_on_budget(entry):
+            return Standing.DEAD
         return Standing.UNFINISHED
 
     def _note_open(self, entry: Entry) -> None:
+        if entry.task.budget is not None or entry.starved:
+            entry.starved = self._is_starved(entry)
         if entry.queued and entry.run is not None and is_open(entry):
-            self.open.put(entry.task.id, order_key(entry.task, entry.run))
+            key = order_key(entry.task, entry.run)
+            self.open.put(entry.task.id, key)
+            if self.company.budget is not None:
+                self.open_by_need.put(entry.task.id, key, least_need(self, entry))
         else:
             self.open.discard(entry.task.id)
+            self.open_by_need.discard(entry.task.id)
+
+    def _is_starved(self, entry: Entry) -> bool:
+        room = room_in(entry.task)
+        need = 0 if room is None or not entry.queued else least_need(self, entry)
+        return room is not None and need > 0 and need > room
 
     def _note_active(self, entry: Entry) -> None:
         """Keep the indexes of what there is to do in active runs."""
@@ -518,8 +553,10 @@ class CompanyState:
             and progress is not None
             and entry.quarantined is None
         )
+        entry.short = False
         if running and entry.may_start:
             self.startable.setdefault(task)
+            entry.short = limited(self.company, entry.task) and cannot_go_on(self, entry)
         else:
             self.startable.pop(task, None)
         if running and progress is not None and progress.unsaid:

@@ -146,6 +146,7 @@ def _submit(
         not_before_ms=not_before_ms,
         schedule=None if fire is None else fire.schedule,
         send_backs_max=message.send_backs_max,
+        budget=message.budget,
     )
     entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
     draft.write(
@@ -194,6 +195,7 @@ def _content(message: Submit, shape: str, nodes: tuple[Node | Gate, ...]) -> str
             [node.payload_text for node in nodes],
             shape,
             *(() if message.not_before_ms is None else (message.not_before_ms,)),
+            *(() if message.budget is None else (["budget", message.budget],)),
         ],
         bytes_max=1 << 28,
     )

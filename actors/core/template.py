@@ -28,6 +28,7 @@ _TASK_FIELDS = (
     "attempts_max",
     "fail_fast",
     "send_backs_max",
+    "budget",
 )
 _NODE_FIELDS = (
     "name",
@@ -37,6 +38,7 @@ _NODE_FIELDS = (
     "timeout_s",
     "stall_s",
     "send_backs_max",
+    "estimate",
 )
 _GATE_FIELDS = ("name", "after")
 

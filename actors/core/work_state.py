@@ -12,6 +12,7 @@ from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus
 
 from .advance import is_suspect
+from .budget import fits, halted_reason, limited, need_of, reason_of
 from .entry import Entry
 from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
 from .halting import halt_of, names_of
@@ -54,7 +55,7 @@ def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[Wo
         return where, (_settled_reason(entry, kind),)
     if run.status is RunStatus.HALTED:
         absent = (Reason(ReasonKind.NO_HOST),) if live.no_host else ()
-        return WorkState.HALTED, (*_halted_reasons(entry, run), *absent)
+        return WorkState.HALTED, (*_halted_reasons(state, entry, run), *absent)
     if run.status.active:
         where = WorkState.RUNNING if run.status is RunStatus.RUNNING else WorkState.STOPPING
         return where, _active_reasons(state, entry, live)
@@ -113,11 +114,14 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
     )
 
 
-def _halted_reasons(entry: Entry, run: RunRecord) -> list[Reason]:
+def _halted_reasons(state: CompanyState, entry: Entry, run: RunRecord) -> list[Reason]:
     """What a person has to say: which steps are ready, which gates are reached, or whatever else it is short of."""
     reasons: list[Reason] = []
     if entry.progress is not None and halt_of(run) is Halt.STEP:
         reasons.append(_nodes(ReasonKind.STEP, names_of(entry, sorted(entry.progress.ready)), run.halted_ms))
+    if entry.progress is not None and halt_of(run) is Halt.BUDGET:
+        names = tuple(names_of(entry, sorted(entry.progress.ready)))
+        reasons.append(halted_reason(state, entry, names, run.halted_ms))
     if entry.progress is not None and halt_of(run) is not None:
         reasons.extend(_gate_reasons(entry))
     return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
@@ -203,6 +207,12 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     held = list(hold_gates(state, entry, live))
     if held:
         return reasons + held
+    if limited(state.company, entry.task):
+        poor = [pos for pos in ready if not fits(state.company, entry.task, specs[pos].estimate)]
+        names = [name for name in names if name not in {specs[pos].name for pos in poor}]
+        reasons += _poor_reasons(state, entry, poor)
+        if not names:
+            return reasons
     if live.suspect is not None:
         kept = [specs[pos].name for pos in ready if is_suspect(_node_at(entry, pos))]
         names = [name for name in names if name not in kept]
@@ -222,6 +232,20 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
             ),
         ]
     return [*reasons, _nodes(ReasonKind.NODE_READY, names)]
+
+
+def _poor_reasons(state: CompanyState, entry: Entry, poor: list[int]) -> list[Reason]:
+    """For the budgets that have no room for these nodes; the estimate is the least of them."""
+    if not poor:
+        return []
+    assert entry.progress is not None
+    names = tuple(names_of(entry, poor))
+    least = min(entry.progress.specs[pos].estimate for pos in poor)
+    return [
+        reason_of(account, least, names)
+        for account in (state.company, entry.task)
+        if account.budget is not None and account.spent + account.reserved + need_of(least) > account.budget
+    ]
 
 
 def _node_at(entry: Entry, pos: int) -> NodeRecord:

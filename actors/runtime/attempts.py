@@ -11,6 +11,7 @@ report is recognised.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -50,6 +51,14 @@ class Attempt:
     input_names: tuple[str, ...] = ()
     feedback: str | None = None
     progress: str | None = None
+    spent: int = 0
+    """What it says it has spent (`Context.spend`); any thread adds to it, under the executor's lock."""
+    spending_told: bool = False
+    """Whether somebody is about to tell the company of it."""
+    spent_told: int = 0
+    """What its company was told last."""
+    spent_s: float = -math.inf
+    """When (Trio clock)."""
     active_s: float = 0.0
     """When it last showed that it gets on (Trio clock): its start, its last progress, its return from waiting."""
     warned: bool = False

@@ -20,12 +20,13 @@ import trio
 from outcome import Error, Outcome, Value
 
 from actors.core.advance import MOVES_MAX, advance
+from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
 from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, Needs, needs_of
-from actors.core.reports import Report, decide_report
+from actors.core.needs import NOTHING_FOUND, Looked, Needs, late_spenders, needs_of
+from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
@@ -33,7 +34,14 @@ from actors.messages import Message
 from storage.codec import clean_text
 from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.loading import LoadedCompany, LoadedTask, claim_company, claim_existing, load_company
+from storage.loading import (
+    LoadedCompany,
+    LoadedTask,
+    claim_company,
+    claim_existing,
+    find_company,
+    load_company,
+)
 from storage.records import CompanyRecord, EventRecord
 from storage.units import Committed, UnitOfWork
 
@@ -213,6 +221,7 @@ class CompanyActor:
         if bad:
             for task in bad:
                 await self._quarantine(task)
+            company = await self._stored_company()
             loaded, state = await database.read(lambda conn: self._read_all(conn, company))
         state.wake_due(self.around.now_ms())
         self._pending_reports = await recovery.reports(self.name, state, self.around)
@@ -238,6 +247,12 @@ class CompanyActor:
             if not self.mailbox.addressed:
                 raise CompanyUnknown(self.name)
         return await writer.commit(partial(claim_company, name=self.name))
+
+    async def _stored_company(self) -> CompanyRecord:
+        """What a quarantine has made of the budget as well."""
+        found = await self.around.database.read(lambda conn: find_company(conn, self.name))
+        assert found is not None
+        return found
 
     def _registered(self, report: Report) -> Attempt | None:
         return self.around.registry.get(AttemptRef(self.name, report.key))
@@ -300,8 +315,11 @@ class CompanyActor:
         again; one that goes wrong alone as well is the guilty one.
         """
         messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
+        said = [e.content for e in turn.envelopes if isinstance(e.content, Report | Spending)]
         try:
-            needs = needs_of(self._state, messages, self.around.now_ms())
+            spenders = [(report.key, report.spent) for report in (*turn.reports, *said)]
+            late = late_spenders(self._state, spenders)
+            needs = needs_of(self._state, messages, self.around.now_ms(), late)
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:
             ours = isinstance(error, Exception) and not isinstance(error, StorageError)
@@ -316,6 +334,7 @@ class CompanyActor:
         for task in bad:
             await self._quarantine(task)
         if bad:
+            self._state.company = await self._stored_company()
             found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
@@ -330,7 +349,7 @@ class CompanyActor:
             for message, reason in self._refusals:
                 draft.event("message.refused", reason=reason, message=message)
             for report in turn.reports:
-                decide_report(draft, report)
+                decide_report(draft, report, looked)
             for current in turn.envelopes:
                 turn.answers.append(self._decide_one(draft, current, looked, turn))
             current = None
@@ -360,9 +379,12 @@ class CompanyActor:
         content = envelope.content
         draft.about = None
         if isinstance(content, Report):
-            decide_report(draft, content)
+            decide_report(draft, content, looked)
             if content.bad_row is not None:
                 raise recovery.BadRow(content.key.task, content.bad_row)
+            return Value(None)
+        if isinstance(content, Spending):
+            decide_spending(draft, content, looked)
             return Value(None)
         if isinstance(content, Sweep):
             turn.healed = recovery.look_again(draft, self.name, self.around, self._unseen) or turn.healed

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -23,11 +24,13 @@ from typing import Any, Protocol
 import structlog
 import trio
 
+from actors.core.budget import Spending
 from actors.core.draft import StartAttempt
 from actors.core.reports import Report
 from actors.core.transitions import Phase
-from actors.errors import GiveUp, IllegalMove, RetryAfter
+from actors.errors import GiveUp, IllegalMove, InvalidSpend, RetryAfter
 from actors.handlers import Context, Handler
+from actors.messages import UNITS_MAX
 from storage.codec import clean_text, decode, encode
 from storage.records import AttemptEnd
 from storage.units import Inputs
@@ -46,6 +49,8 @@ STOP_GRACE_S = 10.0
 """From the cancellation of an attempt to leaving it behind: longer than a command's own way from SIGTERM to
 SIGKILL.
 """
+SPEND_TOLD_S = 1.0
+"""A live attempt tells its company at most so often what it has spent: a crash then knows all but a second of it."""
 ILLEGAL_MAX = 3
 """So many illegal moves in a row of one node and it fails: a mistake of ours must not go round for ever."""
 
@@ -57,7 +62,7 @@ class Host(Protocol):
     def private_folder(self) -> Path: ...
     def company_handle(self, company: str) -> Any: ...
     def now_ms(self) -> int: ...
-    def post_report(self, company: str, report: Report) -> None: ...
+    def post_report(self, company: str, report: Report | Spending) -> None: ...
     def note_quiet(self, attempt: Attempt, quiet_s: float) -> None: ...
     def note_progress(self, attempt: Attempt) -> None: ...
     async def record_process(self, ref: AttemptRef, pid: int, started: str) -> None: ...
@@ -90,6 +95,8 @@ class Executor:
         self.waiting_max = waiting_max
         self._watch = StallWatch(self._stalled, host.note_quiet)
         self._clock = _clock_of(trio.lowlevel.current_clock())
+        self._token = trio.lowlevel.current_trio_token()
+        self._spending = threading.Lock()
         self._threads = trio.CapacityLimiter(math.inf)  # the execution slots bound them already
         self.closing = False
         """Set when the runtime closes now: a child that starts sees it before it does any work."""
@@ -305,6 +312,7 @@ class Executor:
 
     def _ended(self, attempt: Attempt, report: Report) -> None:
         """Whoever comes first says how the attempt ended; a second report of it is late."""
+        attempt.spent_told = max(attempt.spent_told, report.spent or 0)
         if attempt.phase is Phase.FINALIZING:
             self._host.post_report(attempt.ref.company, report)
             return
@@ -326,7 +334,9 @@ class Executor:
 
     def _report(self, attempt: Attempt, end: AttemptEnd, **fields: Any) -> Report:
         node = None if attempt.spec is None else attempt.spec.name
-        return Report(attempt.ref.key, end, node=node, **fields)
+        metered = attempt.spent or (attempt.spec is not None and attempt.spec.estimate)
+        spent = attempt.spent if metered else None
+        return Report(attempt.ref.key, end, node=node, spent=spent, **fields)
 
     def _failed(self, attempt: Attempt, error: BaseException, text: str | None = None) -> Report:
         """An error that came out of a cancelled handler is a way of ending, not a failure of its own."""
@@ -375,6 +385,7 @@ class Executor:
                 company=company, task=key.task, run=key.run, node=attempt.spec.name, attempt=key.number
             ),
             progress=partial(self._progress, attempt),
+            spend=partial(self._spend, attempt),
             waiting=partial(self.waiting, attempt),
             private_folder=self._host.private_folder,
             record_process=partial(self._host.record_process, attempt.ref),
@@ -390,6 +401,41 @@ class Executor:
         attempt.active_s = self._clock()
         attempt.warned = False
         self._host.note_progress(attempt)
+
+    def _spend(self, attempt: Attempt, units: int) -> None:
+        """An addition, in whatever thread; the company hears of many at once."""
+        if isinstance(units, bool) or not isinstance(units, int) or units < 0:
+            raise InvalidSpend(f"spend needs a whole number of units of at least 0, not {units!r}")
+        with self._spending:
+            if attempt.spent + units > UNITS_MAX:
+                raise InvalidSpend(f"one attempt can spend {UNITS_MAX} units at most, not {units} more")
+            attempt.spent += units
+            tell = units > 0 and not attempt.spending_told
+            attempt.spending_told = attempt.spending_told or tell
+        if tell:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._tell_soon, attempt)
+
+    def _tell_soon(self, attempt: Attempt) -> None:
+        if not self._nursery.cancel_scope.cancel_called:
+            self._nursery.start_soon(self._tell_spending, attempt, name=f"spending of {attempt.label}")
+
+    @trio.lowlevel.enable_ki_protection
+    async def _tell_spending(self, attempt: Attempt) -> None:
+        """Tell the company, a second after the last time. The end of the attempt tells all, so it is not waited for."""
+        was_over = attempt.ended
+        with trio.move_on_at(attempt.spent_s + SPEND_TOLD_S):
+            if was_over:
+                await trio.sleep_forever()
+            await attempt.wait_end()
+        attempt.spent_s = trio.current_time()
+        with self._spending:
+            attempt.spending_told = False
+            spent = attempt.spent
+        if spent > attempt.spent_told:
+            attempt.spent_told = spent
+            node = None if attempt.spec is None else attempt.spec.name
+            self._host.post_report(attempt.ref.company, Spending(attempt.ref.key, spent, node))
 
 
 _NO_UPSTREAM: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

@@ -11,7 +11,7 @@ import trio
 from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import Event
 from actors.messages import Message
-from actors.states import AttemptView, Explanation, Outcome, ScheduleView, TaskStatus
+from actors.states import AttemptView, BudgetView, Explanation, Outcome, ScheduleView, TaskStatus
 from storage.codec import check_name
 
 from . import reads
@@ -55,6 +55,12 @@ class Reads:
     async def schedules(self) -> tuple[ScheduleView, ...]:
         """Every schedule by name, with its last and its next fire."""
         return await reads.schedules(self._source, self.name)
+
+    async def budget(self) -> BudgetView:
+        """What the company may spend, what it has spent, and what its live attempts have reserved. Raises
+        `StoreUnavailable`.
+        """
+        return await reads.budget(self._source, self.name)
 
     async def explain(self, task: str) -> Explanation:
         """Every closed gate of the task, in order, with the ids, numbers and times concerned."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from actors.core.budget import Booked
+from actors.core.draft import AttemptKey
 from actors.core.firing import FIRED_MAX, Fired
 from actors.core.loading import check_texts
 from actors.core.needs import Looked, Needs
@@ -30,7 +32,16 @@ def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[Fo
     found = find_tasks(conn, company_id, ids, check_texts)
     fired = {name: _fired(conn, company_id, name, from_ms) for name, from_ms in needs.fired.items()}
     closure = _closure(conn, company_id, needs)
-    return found, Looked(found.known, contents, keys, closure, fired, needs.templates)
+    booked = {key: _booked(conn, company_id, key) for key in needs.booked}
+    there = {key: one for key, one in booked.items() if one is not None}
+    return found, Looked(found.known, contents, keys, closure, fired, needs.templates, there)
+
+
+def _booked(conn: sqlite3.Connection, company_id: int, key: AttemptKey) -> Booked | None:
+    """What is booked of an attempt that has ended; nothing if its row is gone."""
+    params = {"company_id": company_id, "seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
+    row = conn.execute(SQL["booked_of"], params).fetchone()
+    return None if row is None else Booked(row[0], bool(row[1]))
 
 
 def _fired(conn: sqlite3.Connection, company_id: int, schedule: str, from_ms: int) -> Fired:

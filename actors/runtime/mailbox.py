@@ -17,6 +17,7 @@ import attrs
 import trio
 from outcome import Error, Outcome, Value
 
+from actors.core.budget import Spending
 from actors.core.reports import Report
 from actors.core.state import CompanyState
 from actors.messages import Message
@@ -64,7 +65,7 @@ class Envelope:
     came from another process.
     """
 
-    content: Message[Any] | Report | Sweep
+    content: Message[Any] | Report | Spending | Sweep
     reply: Reply | None = None
     inbox: int | None = None
 
@@ -128,7 +129,7 @@ class Mailbox:
         if self.closed is not None:
             raise self.closed
         lane, limit = self._lane(envelope)
-        if len(lane) >= limit and not isinstance(envelope.content, Report | Sweep):
+        if len(lane) >= limit and not isinstance(envelope.content, Report | Spending | Sweep):
             return False
         lane.append(envelope)
         self.wake()
@@ -152,7 +153,7 @@ class Mailbox:
 
     def _lane(self, envelope: Envelope) -> tuple[deque[Envelope], int]:
         content = envelope.content
-        if isinstance(content, Report | Sweep) or content.control:
+        if isinstance(content, Report | Spending | Sweep) or content.control:
             return self._system, SYSTEM_MAX
         return self._user, USER_MAX
 

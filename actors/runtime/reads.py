@@ -25,7 +25,7 @@ from actors.core.template import template_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
-from actors.states import AttemptView, Explanation, NodeView, ScheduleView, TaskStatus
+from actors.states import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
 from storage.database import Database
 from storage.loading import find_company, find_tasks, load_company, load_schedules
@@ -233,6 +233,14 @@ def _schedule(company: str, record: ScheduleRecord) -> ScheduleView:
     )
 
 
+async def budget(source: Source, name: str) -> BudgetView:
+    seen = await view(source, name)
+    if seen.state is None:
+        return BudgetView(None, 0, 0)
+    company = seen.state.company
+    return BudgetView(company.budget, company.spent, company.reserved)
+
+
 async def explanation(source: Source, name: str, task: str) -> Explanation:
     seen = await view(source, name, [task])
     state, entry = entry_in(seen, task)
@@ -258,6 +266,9 @@ async def attempts(source: Source, name: str, task: str) -> tuple[AttemptView, .
             ended_ms=row[5],
             end=None if row[6] is None else AttemptEnd(row[6]),
             error=row[7],
+            reserved=row[8],
+            spent=row[9],
+            assumed=bool(row[10]),
         )
         for row in rows
     )
@@ -317,6 +328,9 @@ def _status(seen: View, state: CompanyState, entry: Entry, places: Mapping[str, 
         nodes=_nodes(state, entry),
         not_before_ms=entry.task.not_before_ms,
         schedule=entry.task.schedule,
+        budget=entry.task.budget,
+        spent=entry.task.spent,
+        reserved=entry.task.reserved,
     )
 
 
@@ -337,13 +351,16 @@ def _nodes(state: CompanyState, entry: Entry) -> tuple[NodeView, ...]:
                 send_backs=node.send_backs,
                 gate=spec_of(node.spec).gate,
                 reached_ms=node.reached_ms,
+                estimate=spec_of(node.spec).estimate,
             )
             for node in entry.nodes
         )
     shape = state.shape(entry) if entry.quarantined is None else None
     if shape is None:
         return ()
-    return tuple(NodeView(spec.name, spec.handler, gate=spec.gate) for spec in shape.nodes)
+    return tuple(
+        NodeView(spec.name, spec.handler, gate=spec.gate, estimate=spec.estimate) for spec in shape.nodes
+    )
 
 
 async def _with_titles(

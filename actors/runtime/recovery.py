@@ -139,7 +139,7 @@ async def _end_orphan(company: str, key: AttemptKey, pid: int, started: str) -> 
 
 def _orphan(key: AttemptKey, ours: bool) -> Report:
     if ours:
-        return Report(key, AttemptEnd.INTERRUPTED, error="the company's actor was restarted")
+        return Report(key, AttemptEnd.INTERRUPTED, error="the company's actor was restarted", assumed=True)
     return Report(key, AttemptEnd.LOST)
 
 
@@ -155,7 +155,13 @@ def look_again(draft: Draft, company: str, around: Surroundings, unseen: list[st
     for key in running_attempts(state):
         if around.registry.get(AttemptRef(company, key)) is None:
             decide_report(
-                draft, Report(key, AttemptEnd.INTERRUPTED, error="found by the sweep: nobody was running it")
+                draft,
+                Report(
+                    key,
+                    AttemptEnd.INTERRUPTED,
+                    error="found by the sweep: nobody was running it",
+                    assumed=True,
+                ),
             )
             healed = True
     for entry in ending_runs(state):
@@ -189,6 +195,10 @@ class Quarantine:
         company_id = conn.execute(SQL["find_company"], {"name": self.company}).fetchone()[0]
         key = {"company_id": company_id, "seq": self.seq, "at_ms": self.now_ms, "why": self.why}
         conn.execute(SQL["quarantine_insert"], {**key, "traceback": self.traceback})
+        (held,) = conn.execute(SQL["quarantine_reserved"], key).fetchone()
+        if held:
+            conn.execute(SQL["quarantine_task"], {**key, "held": held})
+            conn.execute(SQL["quarantine_company"], {**key, "held": held})
         interrupted = conn.execute(SQL["quarantine_attempts"], key).rowcount
         conn.execute(SQL["quarantine_nodes"], key)
         runs = conn.execute(SQL["quarantine_runs"], key).fetchall()

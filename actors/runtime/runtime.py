@@ -22,6 +22,7 @@ import structlog
 import trio
 
 from actors.commands import clear_inputs
+from actors.core.budget import Spending
 from actors.core.gates import Live
 from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
@@ -503,8 +504,8 @@ class Runtime:
     def company_handle(self, company: str) -> Company:
         return Company(self, company)
 
-    def post_report(self, company: str, report: Report) -> None:
-        """An attempt has ended: tell its company. Nobody is left to tell when everything is closed."""
+    def post_report(self, company: str, report: Report | Spending) -> None:
+        """Tell the company of an attempt that ended or spent something. When all is closed, nobody is left to tell."""
         self.hub.notify(company)
         try:
             self.supervisor.cell(company).mailbox.put_nowait(Envelope(report))

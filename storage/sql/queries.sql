@@ -4,15 +4,19 @@
 -- name: claim_company
 -- A company's actor begins: a new epoch fences whatever an earlier actor of it may still have under way.
 UPDATE companies SET epoch = epoch + 1 WHERE name = :name
-RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq;
+RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq,
+    budget, spent, reserved;
 
 -- name: insert_company
 -- Not one statement with the above: an upsert would use up an id each time.
 INSERT INTO companies (name, epoch) VALUES (:name, 1)
-RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq;
+RETURNING company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq,
+    budget, spent, reserved;
 
 -- name: find_company
-SELECT company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq FROM companies WHERE name = :name;
+SELECT company_id, name, epoch, runs_max, weight, paused_ms, task_seq, front_seq,
+    budget, spent, reserved
+FROM companies WHERE name = :name;
 
 -- name: list_companies
 SELECT name FROM companies WHERE name IS NOT NULL ORDER BY name;
@@ -27,7 +31,9 @@ RETURNING event_seq;
 UPDATE companies SET event_seq = event_seq + :events WHERE company_id = :company_id RETURNING event_seq;
 
 -- name: update_company
-UPDATE companies SET runs_max = ?, weight = ?, paused_ms = ?, task_seq = ?, front_seq = ? WHERE company_id = ?;
+UPDATE companies SET runs_max = ?, weight = ?, paused_ms = ?, task_seq = ?, front_seq = ?, budget = ?, spent = ?,
+    reserved = ?
+WHERE company_id = ?;
 
 -- name: put_graph
 INSERT INTO graphs (company_id, name, version, shape, node_payloads) VALUES (?, ?, ?, ?, ?)
@@ -36,12 +42,12 @@ ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape =
 
 -- name: insert_task
 INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
-    archived_ms, send_backs_max, title, payload, node_payloads, key, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    archived_ms, send_backs_max, budget, spent, reserved, title, payload, node_payloads, key, content)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
 UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, attempts_max = ?, fail_fast = ?,
-    archived_ms = ?, send_backs_max = ?
+    archived_ms = ?, send_backs_max = ?, budget = ?, spent = ?, reserved = ?
 WHERE company_id = ? AND seq = ?;
 
 -- name: archive_task
@@ -178,12 +184,26 @@ UPDATE nodes SET status = ?1, tries = ?2, unclean = ?3, generation = ?4, attempt
 WHERE company_id = ?13 AND seq = ?14 AND run = ?15 AND pos = ?16;
 
 -- name: insert_attempt
-INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms, reserved)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: end_attempt
-UPDATE attempts SET ended_ms = ?, end = ?, error = ?
+UPDATE attempts SET ended_ms = ?, end = ?, error = ?, spent = ?, assumed = ?, reserved = 0
 WHERE company_id = ? AND seq = ? AND run = ? AND pos = ? AND number = ? AND ended_ms IS NULL;
+
+-- name: book_attempt
+-- What a live attempt has spent so far, or one that has ended said late.
+UPDATE attempts SET spent = :spent, reserved = :reserved, assumed = 0
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
+
+-- name: booked_of
+-- Asked only where an attempt says what it spent after its end was committed.
+SELECT spent, assumed FROM attempts
+WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
+
+-- name: book_task
+-- For a task that is not in memory, or whose row cannot be read.
+UPDATE tasks SET spent = spent + :added WHERE company_id = :company_id AND seq = :seq;
 
 -- name: set_attempt_process
 UPDATE attempts SET pid = :pid, pid_started = :pid_started
@@ -231,9 +251,20 @@ SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0);
 INSERT INTO quarantine (company_id, seq, at_ms, why, traceback) VALUES (:company_id, :seq, :at_ms, :why, :traceback)
 ON CONFLICT (company_id, seq) DO UPDATE SET at_ms = excluded.at_ms, why = excluded.why, traceback = excluded.traceback;
 
+-- name: quarantine_reserved
+-- What the task's live attempts have reserved becomes spent, until they say what it was. These decode nothing, so they
+-- work on rows that nobody can read.
+SELECT coalesce(sum(reserved), 0) FROM attempts WHERE company_id = :company_id AND seq = :seq AND ended_ms IS NULL;
+
+-- name: quarantine_task
+UPDATE tasks SET spent = spent + :held, reserved = reserved - :held WHERE company_id = :company_id AND seq = :seq;
+
+-- name: quarantine_company
+UPDATE companies SET spent = spent + :held, reserved = reserved - :held WHERE company_id = :company_id;
+
 -- name: quarantine_attempts
--- These three decode nothing, so they work on rows that nobody can read.
-UPDATE attempts SET ended_ms = :at_ms, end = 'interrupted', error = :why
+UPDATE attempts SET ended_ms = :at_ms, end = 'interrupted', error = :why, spent = spent + reserved, reserved = 0,
+    assumed = 1
 WHERE company_id = :company_id AND seq = :seq AND ended_ms IS NULL;
 
 -- name: quarantine_nodes
@@ -255,7 +286,7 @@ DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max
+    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max, task.budget, task.spent, task.reserved
 FROM runs AS run INDEXED BY runs_unsettled
 JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
@@ -267,7 +298,7 @@ ORDER BY run.seq;
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max
+    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max, task.budget, task.spent, task.reserved
 FROM json_each(:ids) AS wanted
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
 LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
@@ -279,7 +310,7 @@ LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.s
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
     task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    task.not_before_ms, task.schedule, NULL, NULL, task.send_backs_max
+    task.not_before_ms, task.schedule, NULL, NULL, task.send_backs_max, task.budget, task.spent, task.reserved
 FROM tasks AS task
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
 WHERE task.company_id = :company_id AND task.archived_ms IS NULL
@@ -297,7 +328,11 @@ CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.
 
 -- name: load_nodes
 SELECT node.seq, node.run, node.pos, node.spec, node.status, node.tries, node.unclean, node.generation, node.attempts,
-    node.not_before_ms, node.error, node.feedback, node.send_backs, node.reached_ms, node.superseded
+    node.not_before_ms, node.error, node.feedback, node.send_backs, node.reached_ms, node.superseded,
+    CASE WHEN node.status = 'running' THEN (
+        SELECT attempt.spent FROM attempts AS attempt WHERE attempt.company_id = node.company_id
+          AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
+          AND attempt.number = node.attempts) END
 FROM json_each(:runs) AS wanted
 CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1;
 
@@ -352,7 +387,7 @@ ORDER BY node.pos;
 
 -- name: attempts_of
 SELECT attempt.run, node.spec, attempt.number, attempt.generation, attempt.started_ms, attempt.ended_ms, attempt.end,
-    attempt.error
+    attempt.error, attempt.reserved, attempt.spent, attempt.assumed
 FROM attempts AS attempt
 JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq AND node.run = attempt.run
     AND node.pos = attempt.pos

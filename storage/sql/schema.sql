@@ -22,7 +22,10 @@ CREATE TABLE companies (
     front_seq   INTEGER NOT NULL DEFAULT 0,
     event_seq   INTEGER NOT NULL DEFAULT 0,
     due_ms      INTEGER,                     -- the earliest time at which something here becomes due
-    checked_ms  INTEGER NOT NULL DEFAULT 0   -- when the sweep last looked
+    checked_ms  INTEGER NOT NULL DEFAULT 0,  -- when the sweep last looked
+    budget      INTEGER CHECK (budget >= 0),                         -- NULL: unlimited
+    spent       INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),       -- by all attempts there ever were
+    reserved    INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0)     -- by those that live
 ) STRICT;
 
 CREATE INDEX companies_due ON companies (due_ms) WHERE due_ms IS NOT NULL;
@@ -59,6 +62,9 @@ CREATE TABLE tasks (
     schedule       TEXT,                     -- the schedule that made it; without a nominal time: by RunNow
     nominal_ms     INTEGER,
     send_backs_max INTEGER CHECK (send_backs_max >= 0),
+    budget         INTEGER CHECK (budget >= 0),
+    spent          INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),
+    reserved       INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
     PRIMARY KEY (company_id, seq),
     CHECK (nominal_ms IS NULL OR schedule IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
@@ -203,9 +209,13 @@ CREATE TABLE attempts (
     error        TEXT,
     pid          INTEGER,                    -- of a command node: what a restart ends before it runs the node again
     pid_started  TEXT,
+    reserved     INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),   -- of its estimate, what it has not spent yet
+    spent        INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),      -- as far as it is booked
+    assumed      INTEGER NOT NULL DEFAULT 0 CHECK (assumed IN (0, 1)),   -- nobody could say what it spent
     PRIMARY KEY (company_id, seq, run, pos, number),
     FOREIGN KEY (company_id, seq, run, pos) REFERENCES nodes,
-    CHECK ((end IS NULL) = (ended_ms IS NULL))
+    CHECK ((end IS NULL) = (ended_ms IS NULL)),
+    CHECK (reserved = 0 OR end IS NULL)
 ) STRICT, WITHOUT ROWID;
 
 -- Of one generation one result is accepted.

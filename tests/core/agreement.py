@@ -43,6 +43,12 @@ def check_against_oracle(world: World, draft: Draft | None = None) -> None:
     _check_presence(state, facts)
     _check_tasks(world, facts)
     assert state.open.head(10_000) == oracle.open_tasks(facts)
+    budgeted = (
+        {}
+        if state.company.budget is None
+        else {task: oracle.least_need(facts, facts.tasks[task]) for task in oracle.open_tasks(facts)}
+    )
+    assert state.open_by_need.needs == budgeted
     assert state.open.first() == next(iter(oracle.open_tasks(facts)), None)
     assert state.queued == sum(entry.queued for entry in state.entries.values())
     assert positions(state) == oracle.positions(facts)
@@ -54,7 +60,7 @@ def check_against_oracle(world: World, draft: Draft | None = None) -> None:
         if entry.task.schedule is not None:
             mine.setdefault(entry.task.schedule, set()).add(task)
     assert state.schedules.tasks == mine
-    ended = {task for task, fact in facts.tasks.items() if oracle.at_its_end(fact, now_ms)}
+    ended = {task for task, fact in facts.tasks.items() if oracle.at_its_end(facts, fact, now_ms)}
     assert set(state.ended) == ended
     assert set(state.reached) == oracle.to_be_said(facts)
     admitted = [t for t, e in state.entries.items() if e.queued and not closed_gates(state, e, world.live)]
@@ -135,6 +141,7 @@ def snapshot(world: World) -> dict[str, Any]:
         "dependents": {task: set(users) for task, users in state.dependents.items()},
         "by_graph": {name: set(tasks) for name, tasks in state.by_graph.items()},
         "open": state.open.head(10_000),
+        "needs": state.open_by_need.needs,
         "slots": dict(state.slots),
         "startable": set(state.startable),
         "ended": set(state.ended),

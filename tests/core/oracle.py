@@ -100,9 +100,15 @@ def fact_of(state: CompanyState, task: str) -> Fact:
 def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
     runs = {row["seq"]: row for row in _rows(conn, "runs", company_id)}  # the newest comes last
     nodes: dict[tuple[int, int], list[NodeRecord]] = {}
+    spent = {
+        (row["seq"], row["run"], row["pos"], row["number"]): row["spent"]
+        for row in _rows(conn, "attempts", company_id)
+    }
     for row in _rows(conn, "nodes", company_id):
+        at = (row["seq"], row["run"], row["pos"], row["attempts"])
         node = NodeRecord(
             **{name: row[name] for name in _NODE_FIELDS},
+            spent=spent.get(at, 0) if row["status"] == "running" else 0,
             status=NodeStatus(row["status"]),
             superseded=bool(row["superseded"]),
         )
@@ -123,7 +129,7 @@ def _stored(conn: sqlite3.Connection, company_id: int) -> Iterator[Fact]:
         yield Fact(task, run, None if made is None else tuple(made), why.get(task.seq))
 
 
-_NODE_FIELDS = set(names_of(NodeRecord)) - {"status", "superseded"}
+_NODE_FIELDS = set(names_of(NodeRecord)) - {"status", "superseded", "spent"}
 _TASK_FIELDS = set(names_of(TaskRecord)) - {"mode", "fail_fast", "depends_on"}
 
 
@@ -137,6 +143,7 @@ def _run(row: Mapping[str, Any]) -> RunRecord:
 _ALL = {
     "runs": "SELECT * FROM runs WHERE company_id = ? ORDER BY seq, number",
     "nodes": "SELECT * FROM nodes WHERE company_id = ? ORDER BY seq, run, pos",
+    "attempts": "SELECT * FROM attempts WHERE company_id = ?",
     "edges": "SELECT * FROM edges WHERE company_id = ? ORDER BY seq, upstream",
     "quarantine": "SELECT * FROM quarantine WHERE company_id = ?",
     "tasks": "SELECT * FROM tasks WHERE company_id = ? ORDER BY seq",
@@ -170,7 +177,8 @@ def dead_by_itself(facts: Facts, task: str) -> bool:
         return True
     if fact.run.status is RunStatus.COMPLETED:
         return False
-    return fact.run.status in SETTLED or fact.task.archived_ms is not None
+    halted = fact.run.status is RunStatus.HALTED and fact.run.reason == "budget"
+    return halted or fact.run.status in SETTLED or fact.task.archived_ms is not None
 
 
 def lacks_something(facts: Facts, fact: Fact) -> bool:
@@ -245,8 +253,43 @@ def open_tasks(facts: Facts) -> list[str]:
         and (fact.admitted or not unfinished_upstreams(facts, fact))
         and not early(facts, fact)
         and not held(fact)
+        and has_room(fact.task, least_need(facts, fact))
     ]
     return [fact.task.id for fact in sorted(lined, key=place)]
+
+
+def has_room(account: CompanyRecord | TaskRecord, need: int) -> bool:
+    """Whether so much is neither spent nor reserved; a need of nothing always has room."""
+    return account.budget is None or need == 0 or account.spent + account.reserved + need <= account.budget
+
+
+def estimates(facts: Facts, fact: Fact) -> list[int]:
+    """Of the nodes that would start first, if the task had a run slot now."""
+    if fact.admitted:
+        assert fact.nodes is not None
+        return [_estimate(_parsed(fact.nodes[pos].spec)) for pos in may_start(fact, facts.now_ms)]
+    text = fact.task.shape if fact.task.graph is None else facts.graphs.get(fact.task.graph)
+    if fact.task.mode is Mode.STEP or text is None:
+        return []
+    firsts = [node for node in _parsed(text) if not node.get("after") and "gate" not in node]
+    return [_estimate(node) for node in firsts]
+
+
+def _estimate(node: Mapping[str, Any]) -> int:
+    return int(node.get("estimate", 0))
+
+
+def least_need(facts: Facts, fact: Fact) -> int:
+    return min((max(1, estimate) for estimate in estimates(facts, fact)), default=0)
+
+
+def short(facts: Facts, fact: Fact) -> bool:
+    """Whether nodes could start, and what is spent is in the way of each of them."""
+    needs = [max(1, estimate) for estimate in estimates(facts, fact)]
+    accounts = (facts.company, fact.task)
+    return bool(needs) and all(
+        any(one.budget is not None and one.spent + need > one.budget for one in accounts) for need in needs
+    )
 
 
 def early(facts: Facts, fact: Fact) -> bool:
@@ -286,7 +329,12 @@ def company_holds(facts: Facts, fact: Fact, live: Live = OPEN) -> bool:
 def would_be_admitted(facts: Facts, live: Live = OPEN) -> list[str]:
     """Who gets a run slot if runs are admitted and nothing else happens."""
     room = facts.company.runs_max - len(slots(facts))
-    able = [task for task in open_tasks(facts) if not company_holds(facts, facts.tasks[task], live)]
+    able = [
+        task
+        for task in open_tasks(facts)
+        if not company_holds(facts, facts.tasks[task], live)
+        and has_room(facts.company, least_need(facts, facts.tasks[task]))
+    ]
     return able[: max(0, room)]
 
 
@@ -412,7 +460,7 @@ def next_due_ms(facts: Facts, now_ms: int) -> int | None:
     return min(times, default=None)
 
 
-def at_its_end(fact: Fact, now_ms: int) -> bool:
+def at_its_end(facts: Facts, fact: Fact, now_ms: int) -> bool:
     """Whether an active run has nothing left to do but to be settled or halted."""
     if fact.quarantined is not None or fact.run is None or fact.run.status not in ACTIVE:
         return False
@@ -426,5 +474,5 @@ def at_its_end(fact: Fact, now_ms: int) -> bool:
     gave_up = any(node.status is NodeStatus.FAILED for node in nodes)
     if gave_up and fact.task.fail_fast:
         return True
-    can_go_on = may_start(fact, now_ms) or resting_nodes(fact, now_ms)
+    can_go_on = (may_start(fact, now_ms) and not short(facts, fact)) or resting_nodes(fact, now_ms)
     return not can_go_on and (gave_up or bool(reached_gates(fact) or ready_nodes(fact, now_ms)))

@@ -14,6 +14,7 @@ from actors.errors import MoveRefused
 from actors.messages import (
     Approve,
     Archive,
+    BudgetSettings,
     Edit,
     Gate,
     Message,
@@ -23,6 +24,7 @@ from actors.messages import (
     Rerun,
     Retry,
     SendBack,
+    SetBudget,
     Start,
     StartNow,
     Stop,
@@ -109,6 +111,14 @@ def halted(world: World) -> None:
     world.plant("UPDATE runs SET status = 'halted', slot = 0, halted_ms = 1")
 
 
+def halted_on_budget(world: World) -> None:
+    """A node succeeded and spent more than the whole limit."""
+    nodes = [Node("work"), Node("user", "work", after=["work"], estimate=1)]
+    world.ask(SetBudget(100))
+    running(world, handler=None, nodes=nodes)
+    world.succeed("t", "work", spent=100)
+
+
 def failed(world: World) -> None:
     running(world)
     world.give_up("t")
@@ -168,6 +178,7 @@ STATES: Mapping[str, Callable[[World], None]] = {
     "queued again": queued_again,
     "halted at a gate": halted_at_a_gate,
     "halted before a step": halted_before_a_step,
+    "halted on budget": halted_on_budget,
     "halted": halted,
     "failed": failed,
     "failed, a result is there": failed_with_a_result,
@@ -248,6 +259,13 @@ QUARANTINED = no(
 STOP_FIRST = no("running", "is running: stop it first", "Stop")
 AT_A_GATE = no("halted", "is halted at a gate: use Approve or SendBack", "Approve", "SendBack")
 BEFORE_A_STEP = no("halted", "is halted before a step: use Next", "Next")
+ON_BUDGET = no("halted", "is halted on budget: use Retry", "Retry")
+STILL_SHORT = no(
+    "halted",
+    "is halted on budget, and the company's is still short: 100 spent and 1 estimated, of 100: "
+    "use SetBudget to raise it first",
+    "SetBudget",
+)
 NO_STEP = no("running", "is running: no step of it waits for you")
 NO_GATE = no("running", "is running, and has no gate 'gate': nothing waits for you")
 FAILED = no("failed", "has failed, so nothing of it waits for you: use Retry", "Retry")
@@ -259,7 +277,7 @@ SETTLED = no(
     "SendBack",
 )
 IN_FLIGHT = no("running", "has node 'work' in flight: let it settle, or use Stop", "Stop")
-ONLY = "only priority, attempts_max and send_backs_max can be changed now"
+ONLY = "only priority, attempts_max, send_backs_max and budget can be changed now"
 RUNNING = no("running", f"is running: {ONLY}", "Stop")
 
 FROM_THE_NEXT = "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
@@ -277,6 +295,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": same("queued"),
         "halted at a gate": AT_A_GATE,
         "halted before a step": BEFORE_A_STEP,
+        "halted on budget": ON_BUDGET,
         "halted": no("halted", "is halted: use Retry", "Retry"),
         "failed": no("failed", "has failed: use Retry", "Retry"),
         "failed, a result is there": no("failed", "has failed: use Retry", "Retry"),
@@ -299,6 +318,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "task.moved_first", holders=("holder",)),
         "halted at a gate": AT_A_GATE,
         "halted before a step": BEFORE_A_STEP,
+        "halted on budget": STILL_SHORT,
         "halted": done("queued", "run.requeued", "task.moved_first"),
         "failed": done("queued", "run.requeued", "task.moved_first"),
         "failed, a result is there": done("queued", "run.requeued", "task.moved_first"),
@@ -321,6 +341,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("stopped", "run.stopped"),
         "halted at a gate": done("stopped", "run.stopped"),
         "halted before a step": done("stopped", "run.stopped"),
+        "halted on budget": done("stopped", "run.stopped"),
         "halted": done("stopped", "run.stopped"),
         "failed": same("failed"),
         "failed, a result is there": same("failed"),
@@ -343,6 +364,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": no("queued", "is already queued"),
         "halted at a gate": AT_A_GATE,
         "halted before a step": BEFORE_A_STEP,
+        "halted on budget": STILL_SHORT,
         "halted": done("queued", "run.requeued"),
         "failed": done("queued", "run.requeued"),
         "failed, a result is there": done("queued", "run.requeued"),
@@ -367,6 +389,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": no("queued", "is queued to go on: no step of it waits for you"),
         "halted at a gate": AT_A_GATE,
         "halted before a step": done("queued", "run.resumed"),
+        "halted on budget": ON_BUDGET,
         "halted": no("halted", "is halted: use Retry", "Retry"),
         "failed": FAILED,
         "failed, a result is there": FAILED,
@@ -389,6 +412,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "gate.approved"),
         "halted at a gate": done("queued", "gate.approved", "run.resumed"),
         "halted before a step": no("halted", "is halted, and has no gate 'gate': use Next", "Next"),
+        "halted on budget": ON_BUDGET,
         "halted": no("halted", "is halted: use Retry", "Retry"),
         "failed": FAILED,
         "failed, a result is there": FAILED,
@@ -413,6 +437,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "node.sent_back"),
         "halted at a gate": done("queued", "node.sent_back", "run.requeued"),
         "halted before a step": done("queued", "node.sent_back", "run.requeued"),
+        "halted on budget": done("queued", "node.sent_back", "run.requeued"),
         "halted": no("halted", "has no result of node 'work' yet: let it run first"),
         "failed": no("failed", "has no result of node 'work' to judge, it failed: use Retry", "Retry"),
         "failed, a result is there": done("queued", "node.sent_back", "run.requeued"),
@@ -435,6 +460,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": no("queued", "is queued to go on: stop it first", "Stop"),
         "halted at a gate": done("queued", "run.stopped", "run.created", run=2),
         "halted before a step": done("queued", "run.stopped", "run.created", run=2),
+        "halted on budget": done("queued", "run.stopped", "run.created", run=2),
         "halted": done("queued", "run.stopped", "run.created", run=2),
         "failed": done("queued", "run.created", run=2),
         "failed, a result is there": done("queued", "run.created", run=2),
@@ -457,6 +483,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": no("queued", "is queued to go on: stop it first", "Stop"),
         "halted at a gate": done("queued", "run.stopped", "run.created", run=2),
         "halted before a step": done("queued", "run.stopped", "run.created", run=2),
+        "halted on budget": done("queued", "run.stopped", "run.created", run=2),
         "halted": done("queued", "run.stopped", "run.created", run=2),
         "failed": done("queued", "run.created", run=2),
         "failed, a result is there": done("queued", "run.created", run=2),
@@ -479,6 +506,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "task.edited"),
         "halted at a gate": done("halted", "task.edited"),
         "halted before a step": done("halted", "task.edited"),
+        "halted on budget": done("halted", "task.edited"),
         "halted": done("halted", "task.edited"),
         "failed": done("failed", "task.edited"),
         "failed, a result is there": done("failed", "task.edited"),
@@ -501,6 +529,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "task.edited"),
         "halted at a gate": done("halted", "task.edited"),
         "halted before a step": done("halted", "task.edited"),
+        "halted on budget": done("halted", "task.edited"),
         "halted": done("halted", "task.edited"),
         "failed": done("failed", "task.edited"),
         "failed, a result is there": done("failed", "task.edited"),
@@ -523,6 +552,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": Done("queued", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "halted at a gate": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "halted before a step": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
+        "halted on budget": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "halted": Done("halted", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "failed": Done("failed", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
         "failed, a result is there": Done("failed", ("task.edited", "task.scheduled"), note=FROM_THE_NEXT),
@@ -545,6 +575,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("stopped", "run.stopped", "task.archived"),
         "halted at a gate": done("stopped", "run.stopped", "task.archived"),
         "halted before a step": done("stopped", "run.stopped", "task.archived"),
+        "halted on budget": done("stopped", "run.stopped", "task.archived"),
         "halted": done("stopped", "run.stopped", "task.archived"),
         "failed": done("failed", "task.archived"),
         "failed, a result is there": done("failed", "task.archived"),
@@ -567,6 +598,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": same("queued"),
         "halted at a gate": same("halted"),
         "halted before a step": same("halted"),
+        "halted on budget": same("halted"),
         "halted": same("halted"),
         "failed": same("failed"),
         "failed, a result is there": same("failed"),
@@ -621,6 +653,7 @@ def test_after_any_cell_the_company_goes_on_and_its_tables_hold(message: str, st
     world = World()
     STATES[state](world)
     world.turn(MESSAGES[message])
+    world.ask(SetBudget(None))
     world.ask(Submit("another", id="another", handler="work", priority=100))
     for _ in range(4):
         world.wait(3600)
@@ -629,6 +662,24 @@ def test_after_any_cell_the_company_goes_on_and_its_tables_hold(message: str, st
     assert world.run("another").status is RunStatus.COMPLETED
     if state != "halted":
         world.check_tables()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_budget_is_set_whatever_a_task_does_and_moves_no_run_by_itself(state: str) -> None:
+    """Of the company's state: lowered to nothing it stops nothing, and taken away it lets nobody on who was halted."""
+    world = World()
+    STATES[state](world)
+    before, events = world.run("t"), len(world.events)
+    spent = world.state.company.spent
+    answers = world.turn(SetBudget(0), SetBudget(None), SetBudget(None), advancing=False)
+    assert answers == [
+        BudgetSettings(0, spent, 0),
+        BudgetSettings(None, spent, 0),
+        BudgetSettings(None, spent, 0, changed=False),
+    ]
+    assert [event.kind for event in world.events[events:]] == ["company.budget_changed"] * 2
+    assert world.run("t") == before
+    check_against_oracle(world)
 
 
 def test_the_refusals_of_the_code_cannot_be_changed_at_any_level() -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from actors.core.budget import Spending
 from actors.core.draft import AttemptKey
 from actors.core.reports import Report
 from actors.messages import (
@@ -31,6 +32,7 @@ from actors.messages import (
     Retry,
     RunNow,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -54,7 +56,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GRAPHS: Sequence[tuple[Node | Gate, ...]] = (
     (),
     (Node("one", "x", payload=1),),
-    (Node("one", "x"), Node("two", "y", after=["one"])),
+    (Node("one", "x", estimate=3), Node("two", "y", after=["one"], estimate=4)),
     (Node("one", "y", attempts_max=1), Node("two", "x", attempts_max=1)),
     (
         Node("l", "x", retry=Backoff(base_s=1, max_s=4)),
@@ -65,7 +67,7 @@ GRAPHS: Sequence[tuple[Node | Gate, ...]] = (
         Node("one", "x"),
         Gate("gate", after=["one"]),
         Gate("other"),
-        Node("two", "y", after=["one"]),
+        Node("two", "y", after=["one"], estimate=5),
         Node("end", "x", after=["gate", "two"], attempts_max=1),
     ),
 )
@@ -134,6 +136,8 @@ class Walk:
         self.story: list[str] = []
         """What was done, for the one who has to find out."""
         self.last: Report | None = None
+        self.said: dict[AttemptKey, int] = {}
+        """What attempts have said that they spent."""
         self.steps: list[Callable[[], None]] = [
             self.messages,
             self.messages,
@@ -151,6 +155,7 @@ class Walk:
             self.a_new_actor,
             self.quarantine,
             self.nobody_looked,
+            self.spendings,
         ]
         if planting:
             self.steps.append(self.plant)
@@ -208,6 +213,7 @@ class Walk:
             send_backs_max=self.pick([None, None, 1, 2]),
             fail_fast=self.maybe(3),
             not_before=self.soon(),
+            budget=self.pick([None, None, None, 0, 6, 20]),
             **self.shape(),
         )
 
@@ -252,6 +258,7 @@ class Walk:
             "goal": lambda: self.pick([None, "goal"]),
             "payload": lambda: 1,
             "fail_fast": self.maybe,
+            "budget": lambda: self.pick([None, 4, 30]),
             "not_before": self.soon,
         }
         chosen = {name: fields[name]() for name in self.some(list(fields), 2)}
@@ -270,6 +277,7 @@ class Walk:
             lambda: self.to_a_node(self.pick(NAMES), self.pick(PLACES)),
             lambda: SetLimits(runs_max=self.pick([0, 1, 2, 3, 4])),
             lambda: self.pick([Pause(), Unpause(), Unpause(), Unpause(), StopGoal("goal")]),
+            lambda: SetBudget(self.pick([None, None, None, 0, 5, 15, 60])),
             lambda: DefineGraph("g", self.pick(self.graphs)),
             self.schedule,
             lambda: self.pick([PauseSchedule, ResumeSchedule, RemoveSchedule, RunNow])(self.pick(SCHEDULES)),
@@ -292,11 +300,30 @@ class Walk:
         if any(effect.key == key and effect.why == "superseded" for effect in self.world.cancelled):
             ends.append(AttemptEnd.SUPERSEDED)
         end = self.pick(ends)
+        node = self.world.running[key].spec.name
+        spent = None if end is AttemptEnd.LOST else self.spent_by(key)
         if end is AttemptEnd.SUCCEEDED:
-            return Report(key, end, result="1")
+            return Report(key, end, result="1", spent=spent, node=node)
         if end is AttemptEnd.FAILED:
-            return Report(key, end, error="E", give_up=self.maybe())
-        return Report(key, end, again_s=self.pick([None, 2.0]) if end is AttemptEnd.INTERRUPTED else None)
+            return Report(key, end, error="E", give_up=self.maybe(), spent=spent, node=node)
+        again_s = self.pick([None, 2.0]) if end is AttemptEnd.INTERRUPTED else None
+        return Report(key, end, again_s=again_s, spent=spent, node=node)
+
+    def spent_by(self, key: AttemptKey) -> int | None:
+        """What the attempt says of its spending, more from time to time."""
+        said = self.said.get(key, 0) + self.pick([0, 0, 0, 1, 4])
+        self.said[key] = said
+        return said if said or self.world.running[key].spec.estimate else None
+
+    def spendings(self) -> None:
+        """Live attempts say what they have spent so far, and one that has ended does."""
+        alive = [key for key in self.world.running if self.maybe()]
+        late = [self.last.key] if self.last is not None and self.last.key in self.said else []
+        for key in late:
+            self.said[key] += 1
+        said = [Spending(key, self.spent_by(key) or 0, self.world.running[key].spec.name) for key in alive]
+        name = None if self.last is None else self.last.node
+        self.turn(*said, *(Spending(key, self.said[key], name) for key in late))
 
     def some_outcomes(self, most: int) -> list[Report]:
         alive = list(self.world.running)
@@ -307,7 +334,7 @@ class Walk:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def turn(self, *contents: Message[Any] | Report, moves_max: int = 200) -> None:
+    def turn(self, *contents: Message[Any] | Report | Spending, moves_max: int = 200) -> None:
         for content in contents:
             self.story.append(f"  {content!r}")
             if isinstance(content, Report):
@@ -359,14 +386,19 @@ class Walk:
         self.turn(*self.some_outcomes(4))
 
     def all_succeed(self) -> None:
-        self.turn(*[Report(key, AttemptEnd.SUCCEEDED, result="1") for key in self.world.running])
+        self.turn(
+            *[
+                Report(key, AttemptEnd.SUCCEEDED, result="1", node=one.spec.name)
+                for key, one in self.world.running.items()
+            ]
+        )
 
     def a_refused_turn(self) -> None:
         """The database refuses the unit: in memory nothing happened."""
         contents = [self.message() for _ in range(self.rng.randrange(3))]
         reports = self.some_outcomes(3)
         self.world.look(contents)
-        self.world.look(contents)  # what the first look brought in may need its own upstreams
+        self.world.look(contents, reports)  # what the first look brought in may need its own upstreams
         before = snapshot(self.world)
         self.story.append(f"  {[*reports, *contents]!r}")
         self.world.turn(*reports, *contents, commit=False)

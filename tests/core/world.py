@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 import attrs
 
 from actors.core.advance import MOVES_MAX, Advanced, advance
+from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from actors.core.entry import Entry
 from actors.core.gates import OPEN, Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, needs_of
-from actors.core.reports import Report, decide_report
+from actors.core.needs import NOTHING_FOUND, Looked, late_spenders, needs_of
+from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
 from actors.core.unit import unit_of
 from actors.core.work_state import explain, positions, work_state
@@ -100,9 +101,10 @@ class World:
         self._watch(None)
         return self.state
 
-    def look(self, messages: Sequence[Message[Any]]) -> Looked:
+    def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Looked:
         """The one reading of a turn."""
-        needs = needs_of(self.state, messages, self.now_ms)
+        late = late_spenders(self.state, [(one.key, one.spent) for one in said])
+        needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
             return Looked()
         found, looked = look_up(self.conn, self.state.company.company_id, needs)
@@ -113,13 +115,14 @@ class World:
 
     def turn(
         self,
-        *contents: Message[Any] | Report,
+        *contents: Message[Any] | Report | Spending,
         commit: bool = True,
         advancing: bool = True,
         moves_max: int = MOVES_MAX,
     ) -> list[Any]:
         """One turn: the answer to each message (a reply or its refusal), whether it was committed or undone."""
-        looked = self.look([content for content in contents if isinstance(content, Message)])
+        said = [content for content in contents if isinstance(content, Report | Spending)]
+        looked = self.look([content for content in contents if isinstance(content, Message)], said)
         draft = Draft(self.state, self.now_ms)
         answers = [self._decide_one(draft, content, looked) for content in contents]
         if advancing:
@@ -138,12 +141,14 @@ class World:
         self._watch(None)
         return answers
 
-    def _decide_one(self, draft: Draft, content: Message[Any] | Report, looked: Looked) -> Any:
+    def _decide_one(self, draft: Draft, content: Message[Any] | Report | Spending, looked: Looked) -> Any:
         mark = draft.mark()
         answer: Any = None
         if isinstance(content, Report):
             self.slots.held.discard(content.key)  # a child that has returned holds no slot
-            answer = decide_report(draft, content)
+            answer = decide_report(draft, content, looked)
+        elif isinstance(content, Spending):
+            decide_spending(draft, content, looked)
         else:
             try:
                 answer = decide(draft, content, looked)
@@ -231,8 +236,18 @@ class World:
         """Attempts that are alive at nodes under which the process died before."""
         return [key.task for key, effect in self.running.items() if effect.suspect]
 
-    def succeed(self, task: str, node: str | None = None, result: str = "1") -> None:
-        self.end(task, AttemptEnd.SUCCEEDED, node, result=result)
+    def succeed(self, task: str, node: str | None = None, result: str = "1", **fields: Any) -> None:
+        self.end(task, AttemptEnd.SUCCEEDED, node, result=result, **fields)
+
+    def spends(self, task: str, spent: int, node: str | None = None) -> None:
+        """The task's running attempt says what it has spent so far."""
+        self.turn(Spending(self.attempt(task, node), spent, node))
+
+    @property
+    def account(self) -> tuple[int, int]:
+        """What the company has spent and reserved, after a look at whether its tasks and attempts agree."""
+        company = self.state.company
+        return company.spent, company.reserved
 
     def fail(
         self, task: str, node: str | None = None, error: str = "E: no", *, give_up: bool = False
