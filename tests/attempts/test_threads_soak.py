@@ -320,6 +320,7 @@ async def rest_of(runtime: Runtime) -> dict[str, Any]:
     watch._heap.clear()  # bounded, and looked through when it has grown
     shape.shape_of.cache_clear()
     shape.spec_of.cache_clear()
+    shape.layout_of.cache_clear()
     gc.collect()
     return {
         "objects": Counter(type(thing) for thing in gc.get_objects() if _is_ours(thing)),
