@@ -4,7 +4,8 @@ is written.
 ::
 
 [companies.acme]                     # one table for each company runs_max = 2                         # how
-many of its tasks may be active at once; left out: as it is, at first 1 weight = 1
+many of its tasks may be active at once; left out: as it is, at first 1 budget = 100000
+# what it may spend in all, in units of your own; false: no limit; left out: as it is weight = 1
 # execution slots in a row that it gets in each round; left out: as it is
 
 [[companies.acme.tasks]]             # a task of one step
@@ -37,7 +38,8 @@ gate = true                          # waits until a person approves it; meanwhi
 **A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``;
 ``"manual"``: waits for ``--start``; ``"step"``: a person lets each node start), ``not_before`` (a date and time
 with an offset), ``goal``, ``attempts_max`` (tries of a node, the first included; default 3), ``send_backs_max``
-(how often the result of a node may be sent back; default 10), ``fail_fast``, ``payload``. What it does is one of
+(how often the result of a node may be sent back; default 10), ``budget`` (what all its runs may spend), ``fail_fast``,
+``payload``. What it does is one of
 ``run``, ``argv``, ``call``, ``nodes`` or ``graph``; with none of them it is a milestone, completed when the tasks
 it depends on are.
 
@@ -51,7 +53,8 @@ The plan's folder is on ``sys.path``. It is imported when the plan is read.
 
 and can have ``timeout_s`` (for one attempt), ``stall_s`` (how long an attempt may say nothing; a command
 speaks by its output; default 3600, ``false`` for no limit), ``retry`` (waits between tries: ``base_s``,
-``factor``, ``max_s``), ``payload`` (any value), and if it is a command ``cwd`` (relative to the plan's folder,
+``factor``, ``max_s``), ``estimate`` (what an attempt is expected to spend, in the units of the budgets), ``payload``
+(any value), and if it is a command ``cwd`` (relative to the plan's folder,
 which is the default) and ``env`` (added to the environment). Given on a task with ``nodes``, these
 are the defaults of its nodes; ``env`` is merged. What a command finds in its environment and what becomes
 its result is said in `actors.commands`.
@@ -80,7 +83,7 @@ from typing import Any, Final
 
 import attrs
 
-from actors import DefineGraph, InvalidName, SetLimits, SetSchedule, StopGoal, Submit
+from actors import DefineGraph, InvalidName, SetBudget, SetLimits, SetSchedule, StopGoal, Submit
 from actors.cli.fields import Table, did_you_mean
 from actors.cli.source import PlanError, read_source
 from actors.cli.steps import STEP_KEYS, StepReader
@@ -92,7 +95,7 @@ COMMAND: Final = "command"
 """The name of the handler of command nodes. Functions have a colon in theirs, so they cannot be mistaken
 for it."""
 
-_COMPANY_KEYS: Final = ("runs_max", "weight", "graphs", "tasks", "schedules")
+_COMPANY_KEYS: Final = ("runs_max", "weight", "budget", "graphs", "tasks", "schedules")
 _PLAIN_KEYS: Final = (
     "id",
     "title",
@@ -103,10 +106,11 @@ _PLAIN_KEYS: Final = (
     "goal",
     "attempts_max",
     "send_backs_max",
+    "budget",
     "fail_fast",
     "payload",
 )
-_STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "stall_s", "retry")
+_STEP_SETTINGS: Final = ("cwd", "env", "timeout_s", "stall_s", "retry", "estimate")
 _DOES_KEYS: Final = (*STEP_KEYS, "nodes", "graph")
 _TASK_KEYS: Final = (*_PLAIN_KEYS, *_DOES_KEYS, *_STEP_SETTINGS)
 _WHEN_KEYS: Final = ("name", "cron", "every", "zone", "overlap", "misfire", "jitter_s")
@@ -116,13 +120,14 @@ _SCHEDULE_KEYS: Final = (*_WHEN_KEYS, *_TEMPLATE_KEYS, *_DOES_KEYS, *_STEP_SETTI
 
 @attrs.frozen
 class CompanyPlan:
-    """What a plan says about one company. ``limits`` is ``None`` when they are to stay as they are."""
+    """What a plan says about one company. ``limits``, ``budget``: ``None`` when they are to stay as they are."""
 
     name: str
     limits: SetLimits | None
     graphs: tuple[DefineGraph, ...]
     tasks: tuple[Submit, ...]
     schedules: tuple[SetSchedule, ...] = ()
+    budget: SetBudget | None = None
 
 
 @attrs.frozen
@@ -159,12 +164,19 @@ def _company(name: str, table: Table, steps: StepReader) -> CompanyPlan:
     names = [graph.name for graph in graphs]
     tasks = tuple(_task(inner, names, steps) for inner in tables)
     _check_tasks(tasks, tables)
-    return CompanyPlan(name, limits, graphs, tasks, _schedules(table, names, steps))
+    return CompanyPlan(name, limits, graphs, tasks, _schedules(table, names, steps), _budget(table))
 
 
 def _limits(table: Table) -> SetLimits | None:
     given = {key: table.get(key) for key in ("runs_max", "weight") if table.has(key)}
     return table.build(SetLimits, given, {}) if given else None
+
+
+def _budget(table: Table) -> SetBudget | None:
+    if not table.has("budget"):
+        return None
+    limit = None if table.get("budget") is False else table.get("budget")
+    return table.build(SetBudget, {"limit": limit}, {"limit": "budget"})
 
 
 def _check_company_name(name: str, table: Table) -> None:

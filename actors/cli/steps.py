@@ -25,6 +25,7 @@ NODE_KEYS: Final = (
     "timeout_s",
     "stall_s",
     "retry",
+    "estimate",
     "payload",
 )
 ONLY_NODE: Final = "main"
@@ -74,7 +75,12 @@ class StepReader:
         if len(kinds) != 1:
             said = f"not {' and '.join(kinds)}" if kinds else "and this has none"
             table.fail(f"a step has one of {', '.join(STEP_KEYS)}, {said}", kinds[1] if kinds else None)
-        for key, read in (("timeout_s", _plain), ("stall_s", _stall), ("retry", _backoff)):
+        for key, read in (
+            ("timeout_s", _plain),
+            ("stall_s", _stall),
+            ("retry", _backoff),
+            ("estimate", _plain),
+        ):
             holder = _holder(table, task, key)
             if holder is not None:
                 arguments[key] = read(holder, key)

@@ -54,6 +54,8 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
     """Limits, graphs, schedules, tasks. A task that is stored with other content stays as it is, and that is said."""
     if plan.limits is not None:
         await company.ask(plan.limits)
+    if plan.budget is not None:
+        await company.ask(plan.budget)
     for graph in plan.graphs:
         await company.ask(graph)
     for schedule in plan.schedules:

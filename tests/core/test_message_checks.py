@@ -37,6 +37,7 @@ from actors.messages import (
     Retry,
     RunNow,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -585,10 +586,10 @@ def test_edit_knows_what_it_changes_and_when_it_counts() -> None:
 
 def test_a_goal_and_a_cap_can_be_taken_away() -> None:
     world = World(runs_max=0)
-    world.ask(Submit("task", id="t", goal="g", attempts_max=7, send_backs_max=7, payload=1))
-    world.ask(Edit("t", goal=None, attempts_max=None, send_backs_max=None, payload=None))
-    columns = "goal, attempts_max, send_backs_max, payload"
-    assert world.stored(f"SELECT {columns} FROM tasks") == [(None, None, None, None)]
+    world.ask(Submit("task", id="t", goal="g", attempts_max=7, send_backs_max=7, budget=7, payload=1))
+    world.ask(Edit("t", goal=None, attempts_max=None, send_backs_max=None, budget=None, payload=None))
+    columns = "goal, attempts_max, send_backs_max, budget, payload"
+    assert world.stored(f"SELECT {columns} FROM tasks") == [(None, None, None, None, None)]
 
 
 SAMPLES: list[Message[Any]] = [
@@ -602,6 +603,7 @@ SAMPLES: list[Message[Any]] = [
     Pause(),
     Unpause(),
     SetLimits(runs_max=1),
+    SetBudget(1),
     StopGoal("g"),
     Unpark(),
     SetSchedule("s", every=60, task=Submit("t")),

@@ -39,6 +39,7 @@ from actors import (
     Retry,
     RetryAfter,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -134,6 +135,19 @@ async def judged(path: Path, _patch: pytest.MonkeyPatch) -> None:
         check.open.set()
         await idle(runtime)
         await company.ask(Approve("a", "gate", "well done"))
+        await company.when_settled("a")
+
+
+async def budgeted(path: Path, _patch: pytest.MonkeyPatch) -> None:
+    """A company that spends most of what it may."""
+
+    async def work(ctx: Context) -> None:
+        ctx.spend(9)
+
+    async with a_host(path, {"work": work}) as runtime:
+        company = runtime.company("k")
+        await company.ask(SetBudget(10))
+        await company.ask(a_task("work", id="a"))
         await company.when_settled("a")
 
 
@@ -360,6 +374,7 @@ SCENES: dict[str, tuple[Scene, tuple[str, ...]]] = {
             "attempt.superseded",
         ),
     ),
+    "budgeted": (budgeted, ("company.budget_changed", "budget.warned", "attempt.spent")),
     "failed": (
         failed,
         (
