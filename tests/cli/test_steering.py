@@ -18,6 +18,7 @@ import trio
 from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
 from actors.cli.steering import COMMAND_OF, COMMANDS
+from actors.runtime import intake
 from tests.inbox.support import Post
 from tests.runtime.support import sql
 
@@ -212,6 +213,19 @@ def test_where_no_host_runs_nothing_is_sent_unless_it_may_be_later(place: Place)
     done_by_now = place.cli("start", "acme/report", "--later", "--message-id", "mine")
     assert done_by_now.status == 0
     assert done_by_now.out.startswith("acme/report was started; it completed at ")
+
+
+def test_a_run_does_all_that_waits_for_it_before_it_ends(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "EACH_MAX", 1)  # so that it takes a while, in which nothing goes on by itself
+    place.plan(PLAN)
+    place.run()
+    post = Post(place.db)
+    for number in range(200):
+        post.send(Submit("later", id=f"t{number}", mode="manual"), "fresh")
+    assert "fresh  0 of 200 completed, 200 manual" in place.run().lines
+    assert post.waiting == []
 
 
 def test_a_host_that_does_not_answer_in_time_does_it_later_and_the_answer_can_be_asked_for(

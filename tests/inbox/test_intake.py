@@ -199,6 +199,36 @@ async def test_messages_of_a_company_are_taken_in_their_order_and_no_control_mes
         ]
 
 
+async def test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits(
+    db_path: Path, autojump_clock: MockClock
+) -> None:
+    gate = Wrapper(GatedConnection)
+    async with a_host(db_path, wrap=gate) as runtime:
+        post = Post(db_path)
+        await runtime.company("acme").ask(Submit("first", mode="manual"))
+        await idle(runtime)
+        gate.made.shut()
+
+        async def looks() -> int:
+            runtime.intake.wake()
+            await trio.testing.wait_all_tasks_blocked()
+            return runtime.statistics().inbox
+
+        post.send(Submit("second", mode="manual"))
+        assert await looks() == 1
+        assert await looks() == 1
+        post.send(Submit("third", mode="manual"))
+        assert await looks() == 1
+        post.send(Submit("theirs", mode="manual"), "other")
+        assert await looks() == 2
+        gate.made.let_go()
+        await idle(runtime)
+        assert sql(db_path, "SELECT title FROM tasks ORDER BY company_id, seq") == [
+            *(("first",), ("second",), ("third",)),
+            ("theirs",),
+        ]
+
+
 async def test_more_than_one_page_is_taken_in_its_order(db_path: Path, autojump_clock: MockClock) -> None:
     count = 3 * actors.runtime.intake.EACH_MAX + 5
     async with a_host(db_path):

@@ -104,6 +104,13 @@ SCHEDULES = "tests/core/test_schedules.py"
 BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
 ROUND = "tests/runtime/test_schedules.py"
+INTAKE = "tests/inbox/test_intake.py"
+LETTERS = "tests/inbox/test_letters.py"
+WIRE = "tests/inbox/test_wire.py"
+CRASHED_INBOX = (
+    "tests/crash/test_inbox.py::test_a_kill_at_any_commit_makes_no_message_happen_twice_or_not_at_all"
+)
+STEERING = "tests/cli/test_steering.py"
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 GATES = "tests/core/test_gates.py"
 BACK = "tests/core/test_send_back.py"
@@ -138,6 +145,7 @@ TABLES = (
     "schema",
     "retention",
     "time",
+    "inbox",
     "people",
 )
 """Every table that has to have a mutant, beside the ten promises; and what people say to a run."""
@@ -1694,5 +1702,190 @@ BEGIN
         "        attempt.report = None  # a result",
         "        # a result",
         (f"{STALLS}::test_the_result_of_an_attempt_is_not_kept_while_its_stall_limit_runs_on",),
+    ),
+    # --- the inbox
+    Mutant(
+        "the answer follows in a commit of its own",
+        "inbox",
+        "actors/runtime/intake.py",
+        """        envelope = Envelope(row.message, row, row.stored.number)
+        self._begin(row)
+        try:
+            cell = supervisor.cell(row.stored.company)
+            row.unit_answers = cell.parked is None
+""",
+        """        envelope = Envelope(row.message, row)
+        self._begin(row)
+        try:
+            cell = supervisor.cell(row.stored.company)
+            row.unit_answers = False
+""",
+        (CRASHED_INBOX, f"{INTAKE}::test_the_answer_is_in_the_very_commit_that_carries_the_message_out"),
+    ),
+    Mutant(
+        "a message that is gone is carried out all the same",
+        "inbox",
+        "storage/sql/schema.sql",
+        "    WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE number = NEW.number AND answered_ms IS NULL);",
+        "    WHERE 0;",
+        (f"{INTAKE}::test_a_unit_that_would_answer_a_message_twice_is_refused_whole",),
+    ),
+    Mutant(
+        "an answer may be changed",
+        "inbox",
+        "storage/sql/schema.sql",
+        "ON inbox WHEN OLD.answered_ms IS NOT NULL\n",
+        "ON inbox WHEN 0\n",
+        (f"{INTAKE}::test_the_file_refuses_a_second_answer_and_an_answer_without_a_time",),
+    ),
+    Mutant(
+        "a control message overtakes what was sent before it",
+        "inbox",
+        "actors/runtime/intake.py",
+        "            if lane is not None and row.message.control is not lane:\n",
+        "            if False:\n",
+        (f"{INTAKE}::test_messages_of_a_company_are_taken_in_their_order_and_no_control_message_overtakes",),
+    ),
+    Mutant(
+        "the next rows are taken while some are under way",
+        "inbox",
+        "actors/runtime/intake.py",
+        "        busy = tuple(self._under_way)\n",
+        "        busy: tuple[str, ...] = ()\n",
+        (f"{INTAKE}::test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits",),
+    ),
+    Mutant(
+        "a company that sends many is served first",
+        "inbox",
+        "storage/sql/queries.sql",
+        "WHERE place <= :each ORDER BY place, number LIMIT :limit;",
+        "WHERE place <= :each ORDER BY number LIMIT :limit;",
+        (f"{INTAKE}::test_a_look_is_shared_between_companies_in_rounds",),
+    ),
+    Mutant(
+        "all of a company is taken at once",
+        "inbox",
+        "storage/sql/queries.sql",
+        "WHERE place <= :each ORDER BY place, number LIMIT :limit;",
+        "WHERE :each > 0 ORDER BY place, number LIMIT :limit;",
+        (f"{INTAKE}::test_a_look_is_shared_between_companies_in_rounds",),
+    ),
+    Mutant(
+        "a change by another process is not seen",
+        "inbox",
+        "actors/runtime/intake.py",
+        "            if version == known:\n",
+        "            if known is not None:\n",
+        (
+            f"{INTAKE}::test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written",
+            f"{INTAKE}::test_a_message_that_comes_while_the_host_itself_writes_is_seen_too",
+        ),
+    ),
+    Mutant(
+        "the table is read at every look",
+        "inbox",
+        "actors/runtime/intake.py",
+        "            if version == known:\n",
+        "            if False:\n",
+        (f"{INTAKE}::test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written",),
+    ),
+    Mutant(
+        "who rests is asked again and again",
+        "inbox",
+        "actors/runtime/intake.py",
+        "isinstance(what, ActorCrashed | CompanyDeleted | CompanyParked)",
+        "isinstance(what, CompanyDeleted | CompanyParked)",
+        (
+            f"{INTAKE}::test_a_message_whose_unit_is_refused_changes_nothing_is_told_so_and_its_neighbours_go_on",
+        ),
+    ),
+    Mutant(
+        "a row for a company without a name is taken",
+        "inbox",
+        "actors/runtime/intake.py",
+        '    check_name(row.company, what="a company\'s name")\n',
+        "",
+        (f"{INTAKE}::test_a_broken_row_is_answered_in_its_row_and_harms_nobody",),
+    ),
+    Mutant(
+        "an answer goes as soon as it is there",
+        "inbox",
+        "actors/runtime/intake.py",
+        "        before_ms = self._runtime.now_ms() - inbox.KEPT_MS\n",
+        "        before_ms = self._runtime.now_ms()\n",
+        (f"{INTAKE}::test_an_answered_row_goes_a_week_after_its_answer_and_its_id_is_free_again",),
+    ),
+    Mutant(
+        "a deleted company leaves behind what was said to it",
+        "inbox",
+        "actors/runtime/deletion.py",
+        "        if inbox.forget(conn, self.company_id):\n",
+        "        if False:\n",
+        (f"{INTAKE}::test_a_company_that_is_deleted_takes_with_it_what_was_said_to_it",),
+    ),
+    Mutant(
+        "another message under the same id is the same message",
+        "inbox",
+        "storage/inbox.py",
+        "        if there.message != message:\n",
+        "        if False:\n",
+        (f"{LETTERS}::test_the_same_message_under_the_same_id_is_done_once_and_has_its_first_answer",),
+    ),
+    Mutant(
+        "any number may wait",
+        "inbox",
+        "storage/inbox.py",
+        "    if of_company >= WAITING_MAX_OF_COMPANY:\n",
+        "    if False:\n",
+        (f"{LETTERS}::test_the_inbox_takes_only_so_many_and_a_company_cannot_fill_it",),
+    ),
+    Mutant(
+        "an unknown field is passed over",
+        "inbox",
+        "actors/wire.py",
+        "    if unknown := set(given) - set(forms):\n",
+        "    given = {name: value for name, value in given.items() if name in forms}\n"
+        "    if unknown := set(given) - set(forms):\n",
+        (f"{WIRE}::test_what_is_no_message_is_refused_with_the_place",),
+    ),
+    Mutant(
+        "every version is read as this one",
+        "inbox",
+        "actors/wire.py",
+        "    if type(version) is not int or version != VERSION:\n",
+        "    if version is None:\n",
+        (f"{WIRE}::test_what_is_no_message_is_refused_with_the_place",),
+    ),
+    Mutant(
+        "what cannot be carried is carried as it is",
+        "inbox",
+        "actors/wire.py",
+        '    raise CannotCarry(f"{hint!r} has no form in JSON")\n',
+        '    return _Form("anything", lambda _: True, lambda value: value, lambda value, _: value)\n',
+        (f"{WIRE}::test_a_message_class_that_cannot_be_carried_is_found",),
+    ),
+    Mutant(
+        "a run ends before what was sent to it is done",
+        "inbox",
+        "actors/cli/run.py",
+        "            if at_rest(self.statuses) and self._runtime.inbox_quiet:\n",
+        "            if at_rest(self.statuses):\n",
+        (f"{STEERING}::test_a_run_does_all_that_waits_for_it_before_it_ends",),
+    ),
+    Mutant(
+        "a command sends where nobody listens",
+        "inbox",
+        "actors/cli/sending.py",
+        "        if not host and not self.options.later:\n",
+        "        if False:\n",
+        (f"{STEERING}::test_where_no_host_runs_nothing_is_sent_unless_it_may_be_later",),
+    ),
+    Mutant(
+        "a refusal looks like success",
+        "inbox",
+        "actors/cli/sending.py",
+        "EXIT_REFUSED: Final = 1\n",
+        "EXIT_REFUSED: Final = 0\n",
+        (f"{STEERING}::test_a_refusal_says_what_to_do_instead_as_a_command",),
     ),
 ]
