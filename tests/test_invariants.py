@@ -24,6 +24,7 @@ from actors import (
     RunNow,
     Runtime,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Stop,
@@ -80,7 +81,7 @@ PLANTS: dict[str, Plant] = {
     "of one generation one result is accepted": [
         "DROP INDEX attempts_accepted",
         """INSERT INTO attempts SELECT company_id, seq, run, pos, 2, generation, host_id, started_ms, ended_ms, end,
-               error, pid, pid_started FROM attempts WHERE seq = 1 AND pos = 0""",
+               error, pid, pid_started, reserved, spent, assumed FROM attempts WHERE seq = 1 AND pos = 0""",
     ],
     "a node has succeeded exactly if an attempt of its generation has": [
         "UPDATE attempts SET end = 'failed' WHERE seq = 1 AND pos = 0"
@@ -153,6 +154,14 @@ PLANTS: dict[str, Plant] = {
         "DROP INDEX tasks_nominal",
         "UPDATE tasks SET schedule = 's', nominal_ms = 5",
     ],
+    "what is reserved is what attempts that live have reserved": [
+        "UPDATE tasks SET reserved = 5 WHERE id = 'h'"
+    ],
+    "what is spent is what is booked of all attempts": ["UPDATE companies SET spent = spent + 1"],
+    "an attempt that lives has reserved no more than its estimate leaves": [
+        "UPDATE attempts SET reserved = 7 WHERE seq = 1"
+    ],
+    "the log ends where the budgets are": ["UPDATE companies SET budget = 5 WHERE name = 'acme'"],
     "the log ends where the schedules are": ["UPDATE schedules SET paused_ms = 5"],
     "every task of a schedule is told as its fire": [
         "UPDATE tasks SET nominal_ms = 5 WHERE schedule IS NOT NULL"
@@ -182,6 +191,10 @@ async def _something_of_everything(runtime: Runtime) -> None:
     await run_until_idle(runtime)
     await company.ask(SendBack("f", "gate", "on second thoughts"))
     await run_until_idle(runtime)
+    await company.ask(SetBudget(100))
+    costly = [Node("n", "spends", estimate=30), Node("m", "spends", after=["n"], estimate=70)]
+    await company.ask(Submit("halted on budget", nodes=costly, id="h"))
+    await run_until_idle(runtime)
     await company.ask(Pause())
     timed = runtime.company("timed")
     await timed.ask(SetSchedule("s", every=3600, task=Submit("at its time")))
@@ -201,7 +214,11 @@ async def _endless(ctx: Context) -> None:
     await trio.sleep_forever()
 
 
-HANDLERS = {"ok": _ok, "fails": _fails, "endless": _endless}
+async def _spends(ctx: Context) -> None:
+    ctx.spend(40)
+
+
+HANDLERS = {"spends": _spends, "ok": _ok, "fails": _fails, "endless": _endless}
 
 
 @pytest.fixture
@@ -245,7 +262,7 @@ async def test_a_file_from_which_tasks_went_by_age_breaks_no_rule_and_what_else_
         await _something_of_everything(runtime)
         await trio.sleep(1)
         assert (await runtime.prune(Retention(tasks_s=0))).tasks == 3
-        assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c", "f", "g"]
+        assert [status.id for status in await runtime.company("acme").tasks()] == ["b", "c", "f", "g", "h"]
     check_file(db_path)
     with closing(sqlite3.connect(db_path, isolation_level=None)) as raw:
         raw.execute(plant)

@@ -157,16 +157,16 @@ SURFACE = {
     "errors": {
         "ActorCrashed", "BackupFailed", "CompanyActive", "CompanyDeleted", "CompanyParked", "CompanyUnknown",
         "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict", "InboxFull",
-        "InvalidJson", "InvalidMessage", "InvalidName", "KeyConflict", "MailboxFull", "MessageConflict",
+        "InvalidJson", "InvalidMessage", "InvalidName", "InvalidSpend", "KeyConflict", "MailboxFull", "MessageConflict",
         "MoveRefused", "NotADatabase", "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "ScheduleRefused",
         "SchemaTooNew", "StoreUnavailable", "TaskUnknown", "TurnkeeperError", "UnknownGraph", "UnknownHandler",
         "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
-        "UNSET", "Approve", "Archive", "Backoff", "CompanySettings", "DefineGraph", "Edit", "Gate", "GoalStopped",
-        "GraphDefined", "Message", "Moved", "Next", "Node", "Pause", "PauseSchedule", "RemoveSchedule", "Rerun",
-        "ResumeSchedule", "Retry", "RunNow", "ScheduleSettings", "SendBack", "SetLimits", "SetSchedule", "Start",
-        "StartNow", "Stop", "StopGoal", "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked",
+        "UNSET", "Approve", "Archive", "Backoff", "BudgetSettings", "CompanySettings", "DefineGraph", "Edit", "Gate",
+        "GoalStopped", "GraphDefined", "Message", "Moved", "Next", "Node", "Pause", "PauseSchedule", "RemoveSchedule",
+        "Rerun", "ResumeSchedule", "Retry", "RunNow", "ScheduleSettings", "SendBack", "SetBudget", "SetLimits", "SetSchedule",
+        "Start", "StartNow", "Stop", "StopGoal", "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked",
         "Unpause",
     },
     "runtime": {
@@ -175,7 +175,7 @@ SURFACE = {
     },
     "retention": {"DeletedCompany", "PruneReport", "Retention", "backup", "delete_company", "prune"},
     "reads": {
-        "AttemptEnd", "AttemptView", "ClosingReport", "Event", "Explanation", "KINDS", "Misfire", "Mode",
+        "AttemptEnd", "AttemptView", "BudgetView", "ClosingReport", "Event", "Explanation", "KINDS", "Misfire", "Mode",
         "NodeStatus", "NodeView", "Outcome", "Overlap", "Owner", "Reason", "ReasonKind", "RunStatus", "ScheduleView",
         "TaskStatus", "WorkState", "describe_reason",
     },

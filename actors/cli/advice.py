@@ -52,6 +52,22 @@ def _run_slots(reason: Reason, company: str, _name: str) -> Advice | None:
     return "Let more run at once", ("limits", company, "--runs-max", more)
 
 
+def _budget(reason: Reason, company: str, name: str) -> Advice | None:
+    """More, as far as is needed; or, where there is enough by now, going on."""
+    numbers = reason.numbers
+    limit = numbers.get("limit")
+    wanted = numbers.get("spent", 0) + numbers.get("reserved", 0) + max(1, numbers.get("estimate", 0))
+    if limit is None or wanted <= limit:
+        return ("Go on with it", ("retry", name))
+    if reason.text == "company":
+        return ("Let the company spend more", ("budget", company, str(wanted)))
+    return ("Let it spend more", ("edit", name, "--budget", str(wanted)))
+
+
+def _approval(reason: Reason, _company: str, name: str) -> Advice | None:
+    return ("Approve it", ("approve", name, reason.nodes[0])) if reason.nodes else None
+
+
 def _ahead(reason: Reason, _company: str, name: str) -> Advice | None:
     return ("Put it first", ("start-now", name)) if reason.tasks else None
 
@@ -77,6 +93,9 @@ _ADVICE: Final[Mapping[ReasonKind, Callable[[Reason, str, str], Advice | None]]]
         ReasonKind.COMPANY_PARKED: _on_company("Try again now", "unpark"),
         ReasonKind.RUN_SLOTS: _run_slots,
         ReasonKind.TASKS_AHEAD: _ahead,
+        ReasonKind.BUDGET: _budget,
+        ReasonKind.APPROVAL: _approval,
+        ReasonKind.STEP: _on_task("Let it go on", "next"),
         ReasonKind.NO_HOST: lambda _reason, _company, _name: ("Run it", ("run", "PLAN.toml")),
     }
 )

@@ -56,6 +56,11 @@ def _because(event: Event) -> str:
     return f": {shortened(event.reason)}" if event.reason else ""
 
 
+def _units(event: Event, name: str) -> str:
+    units = event.data.get(name)
+    return "anything" if units is None else f"{units:,}" if isinstance(units, int) else plain(str(units))
+
+
 def _attempt(event: Event) -> str:
     return f"attempt {event.attempt} of {plain(event.node or '?')}"
 
@@ -200,6 +205,13 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "company.limits_changed": lambda e: (
             f"runs_max is {_text(e, 'runs_max')} and weight {_text(e, 'weight')} from now on"
         ),
+        "company.budget_changed": lambda e: (
+            f"may spend {_units(e, 'limit')} from now on; {_units(e, 'spent')} are spent"
+        ),
+        "budget.warned": lambda e: (
+            f"{'the budget' if e.task else 'its budget'} of {_units(e, 'limit')} is nearly used up: "
+            f"{_units(e, 'spent')} are spent"
+        ),
         "company.graph_defined": lambda e: (
             f"graph {_text(e, 'name')} is defined, version {_text(e, 'version')}"
         ),
@@ -255,6 +267,10 @@ EVENTS: Final[Mapping[str, Callable[[Event], str]]] = MappingProxyType(
         "attempt.stopped": lambda e: f"{_attempt(e)} was stopped",
         "attempt.superseded": lambda e: f"{_attempt(e)} was superseded",
         "attempt.lost": _lost,
+        "attempt.spent": lambda e: (
+            f"{_attempt(e)} has spent {_units(e, 'spent')}"
+            + (" as far as is known" if e.data.get("assumed") else "")
+        ),
         "attempt.late": lambda e: f"{_attempt(e)} reported too late ({_text(e, 'outcome')}); nothing changed",
         "attempt.abandoned": lambda e: (
             f"{_attempt(e)} did not end within {_text(e, 'grace_s')} s and was left behind"

@@ -29,6 +29,8 @@ _ROUTINE: Final = frozenset(
         "process.stopped",
         "company.graph_defined",
         "company.limits_changed",
+        "company.budget_changed",
+        "attempt.spent",
         "task.submitted",
         "run.admitted",
     }

@@ -18,15 +18,19 @@ from typing import Any, Final, Literal
 import attrs
 
 from actors import (
+    Approve,
     Archive,
     DefineGraph,
     Edit,
     Message,
     Mode,
+    Next,
     Node,
     Pause,
     Rerun,
     Retry,
+    SendBack,
+    SetBudget,
     SetLimits,
     Start,
     StartNow,
@@ -125,6 +129,7 @@ def _work_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mode", choices=[mode.value for mode in Mode], help="manual: it waits until it is started")
     add("--depends-on", action="append", metavar="ID", help="a task that must be completed first; repeatable")
     add("--goal", metavar="NAME", help="a label to stop tasks by")
+    add("--budget", type=whole, metavar="N", help="what all its runs may spend, in units of the host's")
     add("--attempts-max", type=whole, metavar="N", help="tries of each of its steps, the first included")
 
 
@@ -138,6 +143,7 @@ _WORK_FIELDS: Final = (
     "depends_on",
     "goal",
     "attempts_max",
+    "budget",
     "fail_fast",
     "key",
     "title",
@@ -168,6 +174,9 @@ def _edit_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the first step that fails stops all",
     )
+    parser.add_argument(
+        "--no-budget", dest="budget", action="store_const", const=None, help="no limit of its own"
+    )
     parser.add_argument("--no-goal", dest="goal", action="store_const", const=None, help="of no goal")
     parser.add_argument(
         "--no-depends-on",
@@ -178,7 +187,33 @@ def _edit_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _approve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("gate", metavar="GATE")
+    parser.add_argument("--note", metavar="TEXT", help="what whoever comes after the gate is told")
+
+
+def _send_back_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="whose result is judged")
+    parser.add_argument("feedback", metavar="FEEDBACK", help="what is to be done otherwise")
+
+
+def _limit(text: str) -> int | None:
+    return None if text == "none" else whole(text)
+
+
+def _budget_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "limit", type=_limit, metavar="N", help="in units of the host's; 0: nothing starts; none: no limit"
+    )
+
+
 def _rerun_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="from_node",
+        metavar="NODE",
+        help="from this step on; the results of those that do not use its result stay",
+    )
     parser.add_argument(
         "--payload",
         type=json_value,
@@ -268,6 +303,12 @@ def _said_limits(_: Given, reply: Any) -> str:
     return f"may have {runs} active at once and has weight {reply.weight}{kept}"
 
 
+def _said_budget(_: Given, reply: Any) -> str:
+    may = "may spend anything" if reply.limit is None else f"may spend {reply.limit:,} in all"
+    kept = "" if reply.changed else ", as before"
+    return f"{may}{kept}; {reply.spent:,} are spent, {reply.reserved:,} reserved"
+
+
 def _said_goal(given: Given, reply: Any) -> str:
     if not reply.tasks:
         return f"has nothing to stop of goal {plain(given.goal)}"
@@ -320,12 +361,35 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command("stop", "stop a task", Stop, "task", lambda given: Stop(given.task), _said_stopped),
     _of_task("retry", "go on with a failed or stopped task", Retry, "goes on", "goes on already", then=True),
+    _of_task(
+        "next", "let the next step of a task start that goes step by step", Next, "goes on", "goes on already"
+    ),
+    Command(
+        "approve",
+        "answer a gate that a task waits at",
+        Approve,
+        "task",
+        lambda given: Approve(given.task, given.gate, **_only(given, "note")),
+        lambda given, _: f"has its gate {plain(given.gate)} approved",
+        _approve_arguments,
+        then=True,
+    ),
+    Command(
+        "send-back",
+        "have the result of a step done again",
+        SendBack,
+        "task",
+        lambda given: SendBack(given.task, given.node, given.feedback),
+        lambda given, reply: f"does {plain(given.node)} again, in run {reply.run}",
+        _send_back_arguments,
+        then=True,
+    ),
     Command(
         "rerun",
-        "do a task again from the beginning",
+        "do a task again from the beginning, or from a step on",
         Rerun,
         "task",
-        lambda given: Rerun(given.task, **_only(given, "payload")),
+        lambda given: Rerun(given.task, **_only(given, "from_node", "payload")),
         lambda _, reply: f"runs again, as run {reply.run}",
         _rerun_arguments,
         then=True,
@@ -374,6 +438,16 @@ COMMANDS: Final[tuple[Command, ...]] = (
         lambda given: SetLimits(**_only(given, "runs_max", "weight")),
         _said_limits,
         _limits_arguments,
+        founds=True,
+    ),
+    Command(
+        "budget",
+        "set what a company may spend in all",
+        SetBudget,
+        "company",
+        lambda given: SetBudget(**_only(given, "limit")),
+        _said_budget,
+        _budget_arguments,
         founds=True,
     ),
     Command(

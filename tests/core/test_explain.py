@@ -15,7 +15,17 @@ from actors.core.draft import Draft
 from actors.core.gates import OPEN, Live
 from actors.core.reports import Report
 from actors.core.work_state import closed_gates
-from actors.messages import DefineGraph, Message, Pause, SetLimits, Start, StartNow, Submit, Unpause
+from actors.messages import (
+    DefineGraph,
+    Message,
+    Pause,
+    SetBudget,
+    SetLimits,
+    Start,
+    StartNow,
+    Submit,
+    Unpause,
+)
 from actors.states import Reason, ReasonKind, WorkState
 from storage.values import changed
 
@@ -84,8 +94,17 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
     world.ask(Submit("late", id="late", handler="work", mode="manual"))
     later = datetime(2026, 1, 1, tzinfo=UTC)
     world.ask(
-        Submit("task", id="t", handler="work", mode="manual", depends_on=["dead", "late"], not_before=later)
+        Submit(
+            "task",
+            id="t",
+            handler="work",
+            mode="manual",
+            depends_on=["dead", "late"],
+            not_before=later,
+            budget=0,
+        )
     )
+    world.ask(SetBudget(0))
     world.ask(Pause())
     world.plant("UPDATE runs SET status = 'stopped', settled_ms = 5 WHERE seq = 3")
     world.live = Live(no_host=True, draining=True, parked="crashed", store_down="full", abandoned=("a",))
@@ -94,6 +113,7 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
         ReasonKind.UPSTREAM_UNFINISHED,
         ReasonKind.NOT_BEFORE,
         ReasonKind.MANUAL,
+        ReasonKind.BUDGET,
         ReasonKind.NO_HOST,
         ReasonKind.DRAINING,
         ReasonKind.COMPANY_PARKED,
@@ -101,7 +121,7 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
         ReasonKind.STORE_UNAVAILABLE,
         ReasonKind.COMPANY_PAUSED,
         ReasonKind.RUN_SLOTS,
-        ReasonKind.TASKS_AHEAD,
+        ReasonKind.BUDGET,
     ]
 
 

@@ -50,6 +50,7 @@ from actors.messages import (
     Retry,
     RunNow,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -356,6 +357,7 @@ PROOF: Mapping[type, tuple[str, ...]] = MappingProxyType(
         Pause: ("company.paused",),
         Unpause: ("company.unpaused",),
         SetLimits: ("company.limits_changed",),
+        SetBudget: ("company.budget_changed",),
         DefineGraph: ("company.graph_defined",),
         SetSchedule: ("schedule.set",),
         PauseSchedule: ("schedule.paused",),
@@ -417,7 +419,8 @@ def picture(path: Path) -> dict[str, Any]:
             " ORDER BY name, seq, upstream"
         ).fetchall()
         companies = raw.execute(
-            "SELECT name, runs_max, paused_ms IS NOT NULL, task_seq, due_ms FROM companies ORDER BY name"
+            "SELECT name, runs_max, paused_ms IS NOT NULL, task_seq, due_ms, budget, reserved FROM companies"
+            " ORDER BY name"
         ).fetchall()
         schedules = raw.execute(
             "SELECT companies.name, schedules.name, cron, every_ms, template, schedules.paused_ms IS NOT NULL,"
@@ -443,6 +446,8 @@ def story(path: Path) -> dict[str, list[Any]]:
             " JOIN companies USING (company_id) ORDER BY position"
         ).fetchall()
     for company, kind, task, run, node, before, after, data in rows:
+        if kind in ("attempt.spent", "company.budget_changed"):
+            continue  # what a death is charged is its own; `check_file` compares the log with the accounts
         if kind == "attempt.lost" and after == "pending":
             started = told[f"{company}/{task}/{run}/{node}"].pop()
             assert started[0] == "attempt.started", f"lost after {started}"
@@ -450,6 +455,8 @@ def story(path: Path) -> dict[str, list[Any]]:
             told[f"{company}/{task}/{run}/{node}"].append((kind, before, after))
         elif kind.startswith("run."):
             told[f"{company}/{task}/{run}"].append((kind, before, after))
+        elif kind == "budget.warned":
+            told[company].append((kind, task))
         elif kind != "attempts.pruned":  # how many there were depends on the deaths
             told[company].append((kind, task, before, after, _timeless(data)))
     return {name: lines for name, lines in told.items() if lines}

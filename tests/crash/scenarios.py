@@ -29,6 +29,7 @@ from actors import (
     RunNow,
     RunStatus,
     SendBack,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Start,
@@ -83,7 +84,22 @@ def handlers(world: World) -> Mapping[str, Handler]:
             await trio.sleep(1)
         return ctx.task
 
-    return {"step": step, "shaky": shaky, "broken": broken, "endless": endless, "door": door}
+    async def costly(ctx: Context) -> object:
+        """Spends something when it begins, and four times as much when it ends."""
+        world.effect(ctx)
+        ctx.spend(20)
+        await trio.sleep(2)
+        ctx.spend(80)
+        return ctx.task
+
+    return {
+        "costly": costly,
+        "step": step,
+        "shaky": shaky,
+        "broken": broken,
+        "endless": endless,
+        "door": door,
+    }
 
 
 def _executing(status: TaskStatus) -> bool:
@@ -428,12 +444,38 @@ async def from_a_node_on(script: Script) -> None:
     await script.settled("b")
 
 
+# --- budgets ----------------------------------------------------------------------------------------------------
+
+
+async def budget(script: Script) -> None:
+    """What steps spend is booked wherever they are killed. The run halts, one waits, and both go on."""
+    await script.ask(SetLimits(runs_max=2))
+    if not script.world.facts.get("raised"):
+        await script.ask(SetBudget(125))
+    nodes = [Node("one", "costly", estimate=20), Node("two", "costly", after=["one"], estimate=60)]
+    await script.ask(Submit("spends too much", nodes=nodes, id="a"))
+    await script.ask(Submit("waits for the budget", nodes=[Node("n", "costly", estimate=200)], id="b"))
+    if not script.world.facts.get("raised"):
+        await script.until("a", _halted)
+        assert _waits_for_budget(await script.until("b", lambda _: True))
+        script.world.facts["raised"] = True
+    await script.ask(SetBudget(100_000))
+    if _halted(await script.until("a", lambda _: True)):
+        await script.ask(Retry("a"))
+    await script.settled("a", "b")
+
+
+def _waits_for_budget(status: TaskStatus) -> bool:
+    return any(reason.kind is ReasonKind.BUDGET for reason in status.reasons)
+
+
 SCENARIOS = [
     Scenario(drive.__name__, drive, handlers)
     for drive in (
         *(chain, fan_out, retry, stop, rerun, blocked_and_freed, archive, limits, pause, edit),
         *(schedule, catching_up, later_starts),
         *(gates, stepping, send_back, from_a_node_on),
+        budget,
     )
 ]
 SCENARIOS.append(Scenario("without_a_slot", without_a_slot, handlers, executions_max=1))
