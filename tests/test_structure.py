@@ -163,11 +163,11 @@ SURFACE = {
         "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
-        "UNSET", "Approve", "Archive", "Backoff", "BudgetSettings", "CompanySettings", "DefineGraph", "Edit", "Gate",
-        "GoalStopped", "GraphDefined", "Message", "Moved", "Next", "Node", "Pause", "PauseSchedule", "RemoveSchedule",
-        "Rerun", "ResumeSchedule", "Retry", "RunNow", "ScheduleSettings", "SendBack", "SetBudget", "SetLimits", "SetSchedule",
-        "Start", "StartNow", "Stop", "StopGoal", "Submit", "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked",
-        "Unpause",
+        "UNSET", "Approve", "Archive", "Backoff", "BudgetSettings", "CompanySettings", "DefineGraph", "Edit",
+        "Gate", "GoalStopped", "GraphDefined", "Message", "Moved", "Next", "Node", "Pause", "PauseSchedule",
+        "RemoveSchedule", "Rerun", "ResumeSchedule", "Retry", "RunNow", "ScheduleSettings", "SendBack",
+        "SetBudget", "SetLimits", "SetSchedule", "Start", "StartNow", "Stop", "StopGoal", "Submit",
+        "SubmitMany", "Submitted", "Unarchive", "Unpark", "Unparked", "Unpause",
     },
     "runtime": {
         "Company", "Context", "Handler", "Inbox", "Letter", "Progress", "Reader", "Reads", "Runtime", "Statistics",

@@ -95,7 +95,7 @@ COMMAND: Final = "command"
 """The name of the handler of command nodes. Functions have a colon in theirs, so they cannot be mistaken
 for it."""
 
-_COMPANY_KEYS: Final = ("runs_max", "weight", "budget", "graphs", "tasks", "schedules")
+_COMPANY_KEYS: Final = ("runs_max", "weight", "graphs", "tasks", "schedules", "budget")
 _PLAIN_KEYS: Final = (
     "id",
     "title",

@@ -111,6 +111,12 @@ CRASHED_INBOX = (
     "tests/crash/test_inbox.py::test_a_kill_at_any_commit_makes_no_message_happen_twice_or_not_at_all"
 )
 STEERING = "tests/cli/test_steering.py"
+BUDGETS = "tests/core/test_budgets.py"
+SPENDING = "tests/runtime/test_budgets.py"
+C67 = (
+    "tests/cases/test_budgets.py::"
+    "test_of_ten_that_are_ready_three_start_and_a_crash_keeps_what_they_have_reserved"
+)
 SOUND = f"{INVARIANTS}::test_a_sound_file_breaks_no_rule"
 GATES = "tests/core/test_gates.py"
 BACK = "tests/core/test_send_back.py"
@@ -751,6 +757,121 @@ BEGIN
         "        if self._asked:",
         "        if self._news.statistics().tasks_waiting:",
         (f"{WAKES}::test_a_change_between_taking_the_event_and_waiting_for_it_is_not_missed",),
+    ),
+    # --- budgets
+    Mutant(
+        "what others have reserved is not counted",
+        "gates",
+        "actors/core/budget.py",
+        "account.spent + account.reserved + need <= account.budget\n        for",
+        "account.spent + need <= account.budget\n        for",
+        (f"{BUDGETS}::test_a_node_that_does_not_fit_waits_for_what_others_have_reserved",),
+    ),
+    Mutant(
+        "an estimate of nothing needs nothing",
+        "gates",
+        "actors/core/budget.py",
+        "    return max(1, estimate)",
+        "    return estimate",
+        (
+            f"{BUDGETS}::test_without_an_estimate_one_unit_has_to_be_left_and_no_limit_is_not_a_limit_of_nothing",
+        ),
+    ),
+    Mutant(
+        "nothing is reserved",
+        "gates",
+        "actors/core/advance.py",
+        "    if spec.estimate:\n",
+        "    if spec.estimate > 10**9:\n",
+        (C67,),
+    ),
+    Mutant(
+        "who does not fit holds up the line",
+        "2",
+        "actors/core/gates.py",
+        "state.open.first() if room is None else state.open_by_need.first(room)",
+        "state.open.first()",
+        (f"{BUDGETS}::test_who_does_not_fit_holds_up_nobody_who_needs_less",),
+    ),
+    Mutant(
+        "a failure costs nothing",
+        "ends",
+        "actors/core/reports.py",
+        "spent = settle(draft, entry, node, report.spent, assume=assumed)",
+        "spent = settle(draft, entry, node, report.spent if end is AttemptEnd.SUCCEEDED else 0, assume=assumed)",
+        (f"{BUDGETS}::test_every_end_books_what_was_spent_and_frees_the_reservation",),
+    ),
+    Mutant(
+        "a death costs nothing",
+        "ends",
+        "actors/core/budget.py",
+        "total = max(spent or 0, node.spent, estimate if assume else 0)",
+        "total = max(spent or 0, node.spent)",
+        (C67,),
+    ),
+    Mutant(
+        "what is said late is not booked",
+        "6",
+        "actors/core/reports.py",
+        "        if report.spent is not None:\n",
+        "        if report.spent is None:\n",
+        (f"{BUDGETS}::test_a_late_report_books_its_spend_and_changes_nothing_else",),
+    ),
+    Mutant(
+        "a reservation stays when it is spent",
+        "ends",
+        "actors/core/budget.py",
+        "    kept = max(0, estimate - spent)",
+        "    kept = estimate",
+        (f"{BUDGETS}::test_what_is_said_while_it_runs_is_booked_at_once_and_comes_off_its_reservation",),
+    ),
+    Mutant(
+        "a run that cannot pay waits for ever",
+        "run",
+        "actors/core/state.py",
+        "entry.short = limited(self.company, entry.task) and cannot_go_on(self, entry)",
+        "entry.short = False",
+        (f"{BUDGETS}::test_a_run_that_what_is_spent_keeps_from_going_on_halts_and_frees_its_slot",),
+    ),
+    Mutant(
+        "a retry goes on without a budget",
+        "messages",
+        "actors/core/decide.py",
+        "    if not was_short or not cannot_go_on(draft.state, entry):\n",
+        "    if True:\n",
+        (f"{BUDGETS}::test_a_halted_run_goes_on_by_retry_and_only_when_the_budget_is_no_longer_short",),
+    ),
+    Mutant(
+        "what is halted on budget is only unfinished",
+        "4",
+        "actors/core/state.py",
+        "        if is_halted_on_budget(entry):\n",
+        "        if False:\n",
+        (f"{BUDGETS}::test_a_run_that_what_is_spent_keeps_from_going_on_halts_and_frees_its_slot",),
+    ),
+    Mutant(
+        "the warning comes with every booking",
+        "events",
+        "actors/core/budget.py",
+        "    if before.budget != after.budget or not _spent_much(before):\n",
+        "    if True:\n",
+        (f"{BUDGETS}::test_four_fifths_are_said_once_for_each_limit",),
+    ),
+    Mutant(
+        "what a live attempt spends is told only at its end",
+        "5",
+        "actors/runtime/execution.py",
+        "        if tell:\n",
+        "        if False:\n",
+        (f"{SPENDING}::test_a_process_that_dies_is_charged_what_is_known_or_the_estimate",),
+    ),
+    Mutant(
+        "what is spent after it was left behind is lost",
+        "6",
+        "actors/runtime/execution.py",
+        "        if spent > attempt.spent_told:\n",
+        "        if spent > attempt.spent_told and not attempt.ended:\n",
+        (f"{SPENDING}::test_what_is_spent_after_it_was_left_behind_is_booked_late",),
     ),
     Mutant(
         "a company that is held up leaves and hears nothing",
