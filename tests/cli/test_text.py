@@ -140,7 +140,7 @@ SAID = [
     (Reason(ReasonKind.MANUAL), "waits for a person to start it"),
     (
         Reason(ReasonKind.NOT_BEFORE, at_ms=NOW_MS + 90_000),
-        f"waits for its time until {moment(NOW_MS + 90_000, NOW_MS)}",
+        f"is scheduled: not before {moment(NOW_MS + 90_000, NOW_MS)}",
     ),
 ]
 
