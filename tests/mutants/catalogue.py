@@ -333,7 +333,7 @@ BEGIN
     Mutant(
         "the result of an older attempt counts",
         "6",
-        "actors/core/reports.py",
+        "actors/core/entry.py",
         "return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None",
         "return node if node.status is NodeStatus.RUNNING else None",
         (LATE,),
@@ -970,7 +970,7 @@ BEGIN
     Mutant(
         "an attempt of an older run is taken for the newest one's",
         "6",
-        "actors/core/reports.py",
+        "actors/core/entry.py",
         "    if entry.run is None or entry.run.number != key.run or entry.nodes is None",
         "    if entry.run is None or entry.nodes is None",
         (f"{COMES_LATE}[rerun, executing-a success]", f"{COMES_LATE}[rerun, executing-giving up]"),
