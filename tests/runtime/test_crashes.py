@@ -145,11 +145,11 @@ async def test_a_message_that_cannot_even_be_looked_up_is_answered_and_not_taken
     needs_of = actors.core.needs.needs_of
     hits: list[int] = []
 
-    def bad_needs_of(state: CompanyState, messages: list[Any], now_ms: int) -> Needs:
+    def bad_needs_of(state: CompanyState, messages: list[Any], *more: Any) -> Needs:
         if any(getattr(message, "title", None) == "bad" for message in messages):
             hits.append(len(messages))
             raise Bug("before it")
-        return needs_of(state, messages, now_ms)
+        return needs_of(state, messages, *more)
 
     monkeypatch.setattr("actors.runtime.company.needs_of", bad_needs_of)
     outcomes: list[object] = []

@@ -35,7 +35,7 @@ from tests.storage.connections import Flaky, sqlite_error
 
 QUEUED, EXECUTING, WAITING, BACKING_OFF, ABANDONED = 5, 7, 3, 4, 2
 OTHERS, BATCH, LARGEST = 8, 6, 8
-USER, SYSTEM, SLOTS = 12, 13, 40
+USER, SYSTEM, INBOX, SLOTS = 12, 13, 31, 40
 
 
 async def a_company_that_has_all_of_it(runtime: Runtime) -> None:
@@ -109,6 +109,7 @@ async def test_every_gauge_shows_what_it_is_named_for(
             await a_company_that_is_parked(runtime)
             for number in range(OTHERS):
                 await runtime.company(f"other {number}").ask(Pause())
+            pruned = await runtime.prune()
             swept = await runtime.sweeper.sweep()
             await a_batch(runtime, gate, LARGEST, Unpause())
             await a_batch(runtime, gate, BATCH, Pause())
@@ -116,7 +117,9 @@ async def test_every_gauge_shows_what_it_is_named_for(
             runtime.watchdog.lag_s = (
                 0.375  # measured only beside threads; see tests/attempts/test_watchdog.py
             )
+            monkeypatch.setattr(runtime.intake, "_under_way", {"k": INBOX - 1, "other": 1})  # see tests/inbox
             seen = runtime.statistics()
+            monkeypatch.setattr(runtime.intake, "_under_way", {})
             wal_bytes, hops = os.stat(f"{db_path}-wal").st_size, gate.done
         finally:
             gate.let_go()
@@ -135,6 +138,7 @@ async def test_every_gauge_shows_what_it_is_named_for(
         "executions_max": SLOTS,
         "mailbox_user": USER,
         "mailbox_system": SYSTEM,
+        "inbox": INBOX,
         "wal_bytes": wal_bytes,
     }
     told = attrs.asdict(seen, recurse=False)
@@ -145,6 +149,7 @@ async def test_every_gauge_shows_what_it_is_named_for(
     assert told == {
         "parked": ("crashes",),
         "last_sweep": swept,
+        "last_prune": pruned,
         "store_available": True,
         "loop_lag_s": 0.375,
     }
@@ -182,6 +187,7 @@ async def test_of_a_runtime_with_nothing_to_do_everything_is_nothing(
         "abandoned",
         "mailbox_user",
         "mailbox_system",
+        "inbox",
     )
     assert [getattr(seen, name) for name in idle] == [0] * len(idle)
     assert (seen.parked, seen.loop_lag_s) == ((), 0.0)
