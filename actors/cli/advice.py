@@ -88,6 +88,7 @@ _ADVICE: Final[Mapping[ReasonKind, Callable[[Reason, str, str], Advice | None]]]
         ReasonKind.UPSTREAM_ARCHIVED: _on_first("Bring that back", "unarchive"),
         ReasonKind.UPSTREAM_QUARANTINED: _on_first("See why", "explain"),
         ReasonKind.UPSTREAM_UNFINISHED: _on_first("See how far that is", "explain"),
+        ReasonKind.NOT_BEFORE: _on_task("Start it now", "start-now"),
         ReasonKind.MANUAL: _on_task("Start it", "start"),
         ReasonKind.COMPANY_PAUSED: _on_company("End the pause", "unpause"),
         ReasonKind.COMPANY_PARKED: _on_company("Try again now", "unpark"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -23,15 +24,22 @@ from actors import (
     DefineGraph,
     Edit,
     Message,
+    Misfire,
     Mode,
     Next,
     Node,
+    Overlap,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SendBack,
     SetBudget,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -45,7 +53,7 @@ from actors.cli.fields import Table
 from actors.cli.plan import COMMAND
 from actors.cli.source import read_source
 from actors.cli.steps import ONLY_NODE, StepReader
-from actors.sentences import listed, plain
+from actors.sentences import listed, moment, plain, shortened
 
 Given = argparse.Namespace
 """The arguments of one command: ``company``, ``task`` where it is about one, and its own."""
@@ -68,6 +76,14 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     then: bool = False
     founds: bool = False
+
+
+def _of_schedule(name: str, help_text: str, kind: Callable[[str], Message[Any]]) -> Command:
+    """A command that is nothing but a message about a schedule."""
+    assert isinstance(kind, type)
+    return Command(
+        name, help_text, kind, "company", lambda given: kind(given.name), _said_schedule, _schedule_name
+    )
 
 
 def _of_task(
@@ -131,6 +147,14 @@ def _work_arguments(parser: argparse.ArgumentParser) -> None:
     add("--goal", metavar="NAME", help="a label to stop tasks by")
     add("--budget", type=whole, metavar="N", help="what all its runs may spend, in units of the host's")
     add("--attempts-max", type=whole, metavar="N", help="tries of each of its steps, the first included")
+    add(
+        "--not-before", type=_moment, metavar="TIME", help="ISO 8601 with an offset, or none: not before then"
+    )
+
+
+def _moment(text: str) -> str | None:
+    """The message reads it."""
+    return None if text == "none" else text
 
 
 _WORK_FIELDS: Final = (
@@ -144,6 +168,7 @@ _WORK_FIELDS: Final = (
     "goal",
     "attempts_max",
     "budget",
+    "not_before",
     "fail_fast",
     "key",
     "title",
@@ -244,6 +269,40 @@ def _graph_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("title", metavar="TITLE", help="what each of its tasks is, for people")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--cron", metavar="TEXT", help='five fields, as in "30 7 * * 1-5"')
+    when.add_argument("--every", type=_number, metavar="SECONDS", help="from now, and from then on")
+    parser.add_argument(
+        "--zone", metavar="NAME", help="on whose clock cron is read, as in Europe/Berlin; at first UTC"
+    )
+    parser.add_argument(
+        "--overlap",
+        choices=[one.value for one in Overlap],
+        help="what to do while an earlier task is not settled",
+    )
+    parser.add_argument(
+        "--misfire", choices=[one.value for one in Misfire], help="what to do after an absence"
+    )
+    parser.add_argument(
+        "--jitter", dest="jitter_s", type=_number, metavar="SECONDS", help="at most so much later"
+    )
+    _work_arguments(parser)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}") from None
+
+
+def _schedule_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of the schedule")
+
+
 def _goal_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("goal", metavar="GOAL")
 
@@ -261,6 +320,11 @@ def _submit(given: Given) -> Submit:
 
 def _edit(given: Given) -> Edit:
     return Edit(given.task, **_work(given))
+
+
+def _schedule(given: Given) -> SetSchedule:
+    times = _only(given, "cron", "every", "zone", "overlap", "misfire", "jitter_s")
+    return SetSchedule(given.name, task=Submit(**_work(given)), **times)
 
 
 def _define_graph(given: Given) -> DefineGraph:
@@ -326,6 +390,17 @@ def _said_graph(given: Given, reply: Any) -> str:
         if reply.changed
         else f"has graph {name} as it is, version {reply.version}"
     )
+
+
+def _said_schedule(given: Given, reply: Any) -> str:
+    said = f"has schedule {plain(given.name)}"
+    if reply.disabled is not None:
+        return f"{said}, which is disabled: {shortened(reply.disabled)}"
+    if reply.next_ms is None:
+        return f"has no schedule {plain(given.name)} any more"
+    paused = ", paused" if reply.paused else ""
+    kept = "" if reply.changed else " as it is"
+    return f"{said}{kept}{paused}; its next time is {moment(reply.next_ms, time.time_ns() // 1_000_000)}"
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -449,6 +524,29 @@ COMMANDS: Final[tuple[Command, ...]] = (
         _said_budget,
         _budget_arguments,
         founds=True,
+    ),
+    Command(
+        "schedule",
+        "have a task submitted again and again, or change when",
+        SetSchedule,
+        "company",
+        _schedule,
+        _said_schedule,
+        _schedule_arguments,
+        founds=True,
+    ),
+    _of_schedule("pause-schedule", "hold a schedule", PauseSchedule),
+    _of_schedule("resume-schedule", "end the pause of a schedule", ResumeSchedule),
+    _of_schedule("remove-schedule", "take a schedule away; the tasks that it made stay", RemoveSchedule),
+    Command(
+        "run-now",
+        "submit the task of a schedule now, besides its times",
+        RunNow,
+        "company",
+        lambda given: RunNow(given.name),
+        _said_submitted,
+        _schedule_name,
+        then=True,
     ),
     Command(
         "stop-goal",

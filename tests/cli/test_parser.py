@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,14 @@ from actors import (
     Edit,
     Node,
     Pause,
+    PauseSchedule,
+    RemoveSchedule,
     Rerun,
+    ResumeSchedule,
     Retry,
+    RunNow,
     SetLimits,
+    SetSchedule,
     Start,
     StartNow,
     Stop,
@@ -102,6 +108,31 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
         ("limits a --weight 3", SetLimits(weight=3)),
         ("limits a --runs-max 0 --weight 3", SetLimits(runs_max=0, weight=3)),
         ("stop-goal a g", StopGoal("g")),
+        ("pause-schedule a s", PauseSchedule("s")),
+        ("resume-schedule a s", ResumeSchedule("s")),
+        ("remove-schedule a s", RemoveSchedule("s")),
+        ("run-now a s", RunNow("s")),
+        ("schedule a s title --every 90", SetSchedule("s", every=90, task=Submit("title"))),
+        (
+            (
+                "schedule a s title --cron 30_7_*_*_* --zone Europe/Berlin --overlap queue --misfire skip"
+                " --jitter 5 --handler h --priority 1"
+            ),
+            SetSchedule(
+                "s",
+                cron="30 7 * * *",
+                zone="Europe/Berlin",
+                overlap="queue",
+                misfire="skip",
+                jitter_s=5,
+                task=Submit("title", handler="h", priority=1),
+            ),
+        ),
+        (
+            "submit a t --not-before 2030-01-01T08:00+01:00",
+            Submit("t", not_before=datetime(2030, 1, 1, 7, tzinfo=UTC)),
+        ),
+        ("edit a/b --not-before none", Edit("b", not_before=None)),
         ("submit a title", Submit("title")),
         ("submit a/b title --handler h --payload [1]", Submit("title", id="b", handler="h", payload=[1])),
         (
@@ -135,7 +166,8 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
     ],
 )
 def test_arguments_become_the_message_that_is_sent(argv: str, message: object) -> None:
-    options = parse([*argv.split(), "--db", "x.db"])
+    words = [word.replace("_", " ") for word in argv.split()]
+    options = parse([*words, "--db", "x.db"])
     assert isinstance(options, SteerOptions)
     assert options.command.message(options.given) == message
     assert type(message) is options.command.kind

@@ -19,6 +19,7 @@ from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
 from actors.cli.steering import COMMAND_OF, COMMANDS
 from actors.runtime import intake
+from actors.wire import message_kinds
 from tests.inbox.support import Post
 from tests.runtime.support import sql
 
@@ -135,6 +136,14 @@ def test_a_person_steers_a_host_and_every_command_says_what_changed(place: Place
     says("acme has graph small as it is, version 1.", "define-graph", "acme", "small", str(graph))
     says("acme/drawn is submitted; it ", "submit", "acme/drawn", "Drawn", "--graph", "small")
     until(place, "acme/drawn", "completed")
+    daily = ("schedule", "acme", "daily", "Daily report", "--cron", "30 7 * * *", "--run", "true")
+    says("acme has schedule daily; its next time is ", *daily)
+    says("acme has schedule daily as it is; its next time is ", *daily)
+    says("acme has schedule daily, paused; its next time is ", "pause-schedule", "acme", "daily")
+    says("acme has schedule daily; its next time is ", "resume-schedule", "acme", "daily")
+    says("acme/@8 is submitted; it ", "run-now", "acme", "daily")
+    says("acme has no schedule daily any more.", "remove-schedule", "acme", "daily")
+    assert place.cli("run-now", "acme", "daily").status == 1
     assert place.cli("result", "acme/drawn").status == 0
 
 
@@ -448,6 +457,7 @@ def test_a_host_that_stays_does_what_comes_and_ends_in_order_when_it_is_interrup
 
 def test_every_command_has_a_name_of_its_own_and_sends_a_message_of_its_own() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS) == len(COMMAND_OF)
+    assert COMMAND_OF.keys() == message_kinds().keys() - {"SubmitMany"}, "many tasks are what a plan is for"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
