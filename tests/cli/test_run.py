@@ -173,9 +173,10 @@ def test_diagnoses_go_to_standard_error_and_nowhere_else(place: Place, options: 
 def test_diagnoses_of_the_reading_commands_go_to_standard_error(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read(_options: object, out: Output) -> None:
+    async def read(_options: object, out: Output) -> int:
         structlog.get_logger("storage.bridge").warning("thread_left", thread="x")
         out.line("read")
+        return 0
 
     monkeypatch.setattr(app, "read", read)
     done = place.cli("status")
@@ -564,9 +565,9 @@ def test_a_run_ends_where_only_a_person_can_go_on_and_everything_says_so(place: 
 
     trio.run(send_back)
     explained = place.cli("explain", "acme/post").lines
-    assert explained[0] == "acme/post: post"
-    assert explained[1].startswith("halted, run 1, created ")
-    assert explained[2].startswith("  waits for a person to approve approve since ")
+    assert explained[0].startswith("acme/post waits for a person to approve approve since ")
+    assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --db ")
+    assert any(line.startswith('"post", run 1, submitted at ') for line in explained)
     assert "  node draft: succeeded" in explained
     at = explained.index("    is done again:")
     assert explained[at + 1 : at + 3] == ["      shorter", "      much shorter"]
