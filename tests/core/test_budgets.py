@@ -239,6 +239,7 @@ def test_a_late_report_books_its_spend_and_changes_nothing_else() -> None:
     world.end("a", AttemptEnd.SUCCEEDED, result="1", spent=100, node="n")
     world.ask(SetLimits(runs_max=3))  # the task is not in memory any more
     world.turn(Report(key, AttemptEnd.FAILED, spent=150, node="n"))
+    assert account(world) == (150, 0)
     world.turn(Report(key, AttemptEnd.FAILED, spent=150, node="n"), Spending(key, 170, "n"))
     assert account(world) == (170, 0)
     assert world.entry("a").task.spent == 170

@@ -783,6 +783,14 @@ BEGIN
         "actors/core/advance.py",
         "    if spec.estimate:\n",
         "    if spec.estimate > 10**9:\n",
+        (f"{BUDGETS}::test_an_attempt_starts_only_if_spent_reserved_and_its_estimate_are_within_the_limit",),
+    ),
+    Mutant(
+        "a reservation keeps nobody in the queue",
+        "gates",
+        "actors/core/budget.py",
+        "account.budget - account.spent - account.reserved",
+        "account.budget - account.spent",
         (C67,),
     ),
     Mutant(
