@@ -3,10 +3,10 @@ is written.
 
 ::
 
-[companies.acme]                     # one table for each company runs_max = 2                         # how
-many of its tasks may be active at once; left out: as it is, at first 1 budget = 100000
-# what it may spend in all, in units of your own; false: no limit; left out: as it is weight = 1
-# execution slots in a row that it gets in each round; left out: as it is
+[companies.acme]                     # one table for each company
+runs_max = 2                         # how many of its tasks may be active at once; left out: as it is, at first 1
+weight = 1                           # execution slots in a row that it gets in each round; left out: as it is
+budget = 100000                      # what it may spend in all, in units of your own; false: no limit; left out: as is
 
 [[companies.acme.tasks]]             # a task of one step
 id = "collect"                       # required; unique in the company

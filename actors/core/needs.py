@@ -137,12 +137,9 @@ def needs_of(
     )
 
 
-def late_spenders(
-    state: CompanyState, said: Iterable[tuple[AttemptKey, int | None]]
-) -> tuple[AttemptKey, ...]:
-    """Of attempts and what they say that they spent, those whose end is committed."""
-    spenders = [key for key, spent in said if spent is not None]
-    return tuple([key for key in spenders if not _is_running(state, key)]) if spenders else ()
+def late_spenders(state: CompanyState, keys: Iterable[AttemptKey]) -> tuple[AttemptKey, ...]:
+    """Of attempts that say what they spent, those whose end is committed."""
+    return tuple([key for key in keys if not _is_running(state, key)])
 
 
 def _is_running(state: CompanyState, key: AttemptKey) -> bool:

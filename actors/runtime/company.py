@@ -315,10 +315,10 @@ class CompanyActor:
         again; one that goes wrong alone as well is the guilty one.
         """
         messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
-        said = [e.content for e in turn.envelopes if isinstance(e.content, Report | Spending)]
+        reports = [e.content for e in turn.envelopes if isinstance(e.content, Report | Spending)]
+        spenders = [one.key for one in (*turn.reports, *reports) if one.spent is not None]
         try:
-            spenders = [(report.key, report.spent) for report in (*turn.reports, *said)]
-            late = late_spenders(self._state, spenders)
+            late = late_spenders(self._state, spenders) if spenders else ()
             needs = needs_of(self._state, messages, self.around.now_ms(), late)
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:

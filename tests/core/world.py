@@ -103,7 +103,7 @@ class World:
 
     def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Looked:
         """The one reading of a turn."""
-        late = late_spenders(self.state, [(one.key, one.spent) for one in said])
+        late = late_spenders(self.state, [one.key for one in said if one.spent is not None])
         needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
             return Looked()

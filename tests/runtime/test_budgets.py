@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -271,3 +272,43 @@ async def test_a_company_out_of_budget_says_so_and_goes_on_when_it_is_raised(
         await company.ask(Retry("a"))
         assert await settled(company, "a") == "completed"
         assert await company.budget() == BudgetView(None, 121, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_beside_each_other_attempts_exceed_the_limit_by_no_more_than_their_own_estimates(
+    db_path: Path, autojump_clock: MockClock, seed: int
+) -> None:
+    """Forty tasks at once spend at their own pace, well or badly; the account is looked at all the time."""
+    limit, rng = 1_500, Random(seed)
+    estimates = {f"t{number}": rng.choice([0, 40, 100]) for number in range(40)}
+    spent: dict[str, int] = {}
+    worst: list[int] = []
+
+    async def work(ctx: Context) -> None:
+        for _ in range(rng.randrange(1, 6)):
+            await trio.sleep(rng.random() * 3)
+            units = rng.randrange(0, 40)
+            ctx.spend(units)
+            spent[ctx.key + str(ctx.attempt)] = spent.get(ctx.key + str(ctx.attempt), 0) + units
+        if rng.random() < 0.3:
+            raise ValueError("no luck")
+
+    async with a_host(db_path, {"work": work}) as runtime:
+        company = runtime.company("acme")
+        await company.ask(SetLimits(runs_max=12))
+        await company.ask(SetBudget(limit))
+        for task, estimate in estimates.items():
+            nodes = [Node("n", "work", estimate=estimate, attempts_max=2)]
+            await company.ask(a_task(nodes=nodes, id=task))
+        for _ in range(120):
+            await trio.sleep(0.5)
+            over = await company.budget()
+            excess = 0
+            for task, estimate in estimates.items():
+                spends = [one.spent for one in await company.attempts(task)]
+                excess += sum(max(0, units - estimate) for units in spends)
+            worst.append(over.spent + over.reserved - limit - excess)
+        await idle(runtime)
+        assert (await company.budget()) == BudgetView(limit, sum(spent.values()), 0)
+    assert max(worst) <= 0
+    assert sum(spent.values()) > limit // 2
