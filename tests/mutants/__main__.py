@@ -89,7 +89,8 @@ def _copy(tree: Path, to: Path) -> Path:
 
 def _run(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     """Run tests in a tree, on its own code; one that hangs counts as red."""
-    words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
+    options = ("-q", "-x", "-n0", "-p", "no:cacheprovider", "--tb=short")
+    words = [sys.executable, "-m", "pytest", *options, *tests]
     env = {**os.environ, "PYTHONPATH": str(tree)}
     try:
         done = subprocess.run(
