@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import structlog
 
 from storage.codec import clean_text
 
@@ -21,6 +23,19 @@ if TYPE_CHECKING:
     from actors.runtime.handle import Company
 
 Handler = Callable[["Context"], Awaitable[Any]] | Callable[["Context"], Any]
+
+
+class WayBack(Protocol):
+    """What a handler's words become: the runtime's side of a `Context`."""
+
+    def progress(self, text: str) -> None: ...
+    def spend(self, units: int) -> None: ...
+    def waiting(self, reason: str) -> AbstractAsyncContextManager[None]: ...
+    async def record_process(self, pid: int, started: str) -> None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def closing(self) -> bool: ...
 
 
 @attrs.frozen(eq=False)
@@ -48,24 +63,23 @@ class Context:
     feedback: str | None
     key: str
     """The idempotency key, ``company/task/run/node/generation``."""
-    log: Any
-    """A structlog logger bound to company, task, run, node and attempt."""
     private_folder: Path
     """Beside the database, for files that only this user may read. It may not exist yet. What `actors.commands`
     puts in it is removed with the attempt, or if the process dies at the next start.
     """
-    _progress: Callable[[str], None] = attrs.field(repr=False, alias="progress")
-    _spend: Callable[[int], None] = attrs.field(repr=False, alias="spend")
-    _waiting: Callable[[str], AbstractAsyncContextManager[None]] = attrs.field(repr=False, alias="waiting")
-    _record_process: Callable[[int, str], Awaitable[None]] = attrs.field(repr=False, alias="record_process")
-    _cancelled: Callable[[], bool] = attrs.field(repr=False, alias="cancelled")
-    _closing: Callable[[], bool] = attrs.field(repr=False, alias="closing")
+    _way_back: WayBack = attrs.field(repr=False, alias="way_back")
+
+    @cached_property
+    def log(self) -> Any:
+        """A structlog logger bound to company, task, run, node and attempt."""
+        bound = {"company": self.company.name, "task": self.task, "run": self.run}
+        return structlog.get_logger("turnkeeper").bind(**bound, node=self.node, attempt=self.attempt)
 
     def progress(self, text: str) -> None:
         """Say how far it is. Live only: subscribers see the latest; nothing is stored. Safe in a worker
         thread.
         """
-        self._progress(clean_text(str(text), chars_max=PROGRESS_CHARS_MAX))
+        self._way_back.progress(clean_text(str(text), chars_max=PROGRESS_CHARS_MAX))
 
     def spend(self, units: int) -> None:
         """Add to what this attempt has spent, in the units of the budgets (`SetBudget`). Whatever way it ends, late or
@@ -74,7 +88,7 @@ class Context:
 
         Raises `InvalidSpend` for what is no whole number of at least 0; nothing is added.
         """
-        self._spend(units)
+        self._way_back.spend(units)
 
     def waiting(self, reason: str) -> AbstractAsyncContextManager[None]:
         """``async with ctx.waiting("the answer of …"):`` frees the execution slot for the time of the block.
@@ -83,25 +97,25 @@ class Context:
         its run slot, and `explain` of the run, and of those that it holds up, says what is waited for. The
         stall limit does not run. Async handlers only.
         """
-        return self._waiting(reason)
+        return self._way_back.waiting(reason)
 
     @property
     def cancel_requested(self) -> bool:
         """Whether the attempt was asked to end. A plain function cannot be cancelled, so a long one should
         look now and then.
         """
-        return self._cancelled()
+        return self._way_back.cancelled
 
     @property
     def closing(self) -> bool:
         """Whether the runtime closes *now*: from then on nobody waits for anything longer than the grace."""
-        return self._closing()
+        return self._way_back.closing
 
     async def record_process(self, pid: int, started: str) -> None:
         """Store the process that works for this attempt, durably, so that the next host can end it if this
         one dies.
         """
-        await self._record_process(pid, started)
+        await self._way_back.record_process(pid, started)
 
 
 PROGRESS_CHARS_MAX = 200

@@ -33,7 +33,8 @@ class InvalidName(TurnkeeperError, ValueError):
 def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MAX) -> str:
     """Canonical JSON text of ``value``; raises `InvalidJson`."""
     try:
-        _check(value, bytes_max)
+        if not isinstance(value, int | str):  # neither has keys or depth
+            _check(value, bytes_max)
         text = _canonical(value)
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:

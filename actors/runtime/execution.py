@@ -15,13 +15,12 @@ import inspect
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import structlog
 import trio
 
 from actors.core.budget import Spending
@@ -381,19 +380,11 @@ class Executor:
             upstream=_upstream(inputs),
             feedback=attempt.feedback,
             key=f"{company}/{key.task}/{key.run}/{attempt.spec.name}/{attempt.generation}",
-            log=structlog.get_logger("turnkeeper").bind(
-                company=company, task=key.task, run=key.run, node=attempt.spec.name, attempt=key.number
-            ),
-            progress=partial(self._progress, attempt),
-            spend=partial(self._spend, attempt),
-            waiting=partial(self.waiting, attempt),
             private_folder=self._host.private_folder,
-            record_process=partial(self._host.record_process, attempt.ref),
-            cancelled=lambda: attempt.cancel_why is not None or self.closing,
-            closing=lambda: self.closing,
+            way_back=_WayBack(self, attempt),
         )
 
-    def _progress(self, attempt: Attempt, text: str) -> None:
+    def progress(self, attempt: Attempt, text: str) -> None:
         """Two assignments and a flag: a handler that reports all the time slows nobody. Safe in a worker
         thread.
         """
@@ -402,7 +393,11 @@ class Executor:
         attempt.warned = False
         self._host.note_progress(attempt)
 
-    def _spend(self, attempt: Attempt, units: int) -> None:
+    async def record_process(self, attempt: Attempt, pid: int, started: str) -> None:
+        """Store durably which process works for the attempt."""
+        await self._host.record_process(attempt.ref, pid, started)
+
+    def spend(self, attempt: Attempt, units: int) -> None:
         """An addition, in whatever thread; the company hears of many at once."""
         if isinstance(units, bool) or not isinstance(units, int) or units < 0:
             raise InvalidSpend(f"spend needs a whole number of units of at least 0, not {units!r}")
@@ -436,6 +431,36 @@ class Executor:
             attempt.spent_told = spent
             node = None if attempt.spec is None else attempt.spec.name
             self._host.post_report(attempt.ref.company, Spending(attempt.ref.key, spent, node))
+
+
+class _WayBack:
+    """What a handler says and asks, with the attempt that it is: `actors.handlers.WayBack`."""
+
+    __slots__ = ("_attempt", "_executor")
+
+    def __init__(self, executor: Executor, attempt: Attempt) -> None:
+        self._executor = executor
+        self._attempt = attempt
+
+    def progress(self, text: str) -> None:
+        self._executor.progress(self._attempt, text)
+
+    def spend(self, units: int) -> None:
+        self._executor.spend(self._attempt, units)
+
+    def waiting(self, reason: str) -> AbstractAsyncContextManager[None]:
+        return self._executor.waiting(self._attempt, reason)
+
+    async def record_process(self, pid: int, started: str) -> None:
+        await self._executor.record_process(self._attempt, pid, started)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._attempt.cancel_why is not None or self._executor.closing
+
+    @property
+    def closing(self) -> bool:
+        return self._executor.closing
 
 
 _NO_UPSTREAM: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
