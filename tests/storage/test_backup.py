@@ -213,8 +213,8 @@ def test_processes_of_the_original_are_not_in_the_copy(source: Path, tmp_path: P
             " VALUES (1, 1, 1, 0, '{}', 'running', 1)"
         )
         raw.execute(
-            "INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms, pid, pid_started)"
-            " VALUES (1, 1, 1, 0, 1, 0, 1, 0, 77, 'then')"
+            "INSERT INTO attempts (company_id, seq, run, pos, number, generation, host_id, started_ms, pid,"
+            " pid_started) VALUES (1, 1, 1, 0, 1, 0, 1, 0, 77, 'then')"
         )
         back_up(source, tmp_path / "copy.db")
         assert raw.execute("SELECT pid, pid_started FROM attempts").fetchall() == [(77, "then")]
