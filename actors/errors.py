@@ -195,7 +195,8 @@ class CompanyActive(Refused):
     def __init__(self, company: str, tasks: Sequence[str], attempts: Sequence[str] = ()) -> None:
         what = ", ".join((*tasks, *attempts))
         super().__init__(
-            f"company {company!r} is not deleted while something of it runs: {what}. Stop it and wait for its end"
+            f"company {company!r} is not deleted while something of it has begun and not ended: {what}. Stop that, "
+            "with the process that runs the database or for the next one to do, and wait for its end"
         )
         self.company = company
         self.tasks = tuple(tasks)

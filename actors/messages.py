@@ -41,7 +41,9 @@ TASKS_MAX = 10_000
 DEPENDS_ON_MAX = 10_000
 RUNS_MAX_LIMIT = 1_000_000
 UNITS_MAX = 10**15
-"""Of a budget, an estimate, or what one attempt spends. Nine thousand such sums fit into SQLite's integers."""
+"""Of an estimate, or what one attempt spends. Nine thousand such sums fit into SQLite's integers."""
+LIMIT_MAX = 9 * 10**18
+"""Of a budget: as far as what is spent is counted."""
 WEIGHT_LIMIT = 1_000
 SECONDS_LIMIT = 10 * 365 * 86_400.0
 """Ten years: a longer duration is a mistake, and sums of it stay exact."""
@@ -106,9 +108,13 @@ def _send_backs_max(value: object) -> int:
     return _whole(value, "send_backs_max", 0, SEND_BACKS_MAX_LIMIT)
 
 
-def _units(value: object, what: str) -> int:
+def _budget(value: object) -> int:
+    return _units(value, "budget", LIMIT_MAX)
+
+
+def _units(value: object, what: str, most: int = UNITS_MAX) -> int:
     """Of a budget: tokens, cents, whatever the host counts in."""
-    return _whole(value, what, 0, UNITS_MAX)
+    return _whole(value, what, 0, most)
 
 
 def _words(value: object, what: str) -> str:
@@ -532,7 +538,7 @@ class Submit(Message[Submitted]):
     fail_fast: bool = attrs.field(default=False, kw_only=True, validator=_is(lambda v: _bool(v, "fail_fast")))
     not_before: datetime | None = attrs.field(default=None, kw_only=True, converter=_to_moment)
     send_backs_max: int | None = attrs.field(default=None, kw_only=True, validator=_is(_send_backs_max))
-    budget: int | None = attrs.field(default=None, kw_only=True, validator=_is(lambda v: _units(v, "budget")))
+    budget: int | None = attrs.field(default=None, kw_only=True, validator=_is(_budget))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -686,9 +692,7 @@ class Edit(Message[Moved]):
     send_backs_max: int | Unset | None = attrs.field(
         default=UNSET, kw_only=True, validator=_is(_send_backs_max)
     )
-    budget: int | Unset | None = attrs.field(
-        default=UNSET, kw_only=True, validator=_is(lambda v: _units(v, "budget"))
-    )
+    budget: int | Unset | None = attrs.field(default=UNSET, kw_only=True, validator=_is(_budget))
     payload_text: str | None = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -794,7 +798,7 @@ class SetLimits(Message[CompanySettings]):
 
 
 def _limit(value: object) -> int | None:
-    return None if value is None else _units(value, "limit")
+    return None if value is None else _units(value, "limit", LIMIT_MAX)
 
 
 @attrs.frozen

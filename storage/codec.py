@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from types import MappingProxyType
 from typing import Any
 
 from storage.errors import TurnkeeperError
@@ -46,8 +47,15 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
     return text
 
 
+def _plain(value: object) -> object:
+    """What a handler was given cannot be changed; as a result it is an object like others."""
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
 _canonical = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_plain
 ).encode
 
 
@@ -64,7 +72,7 @@ def _check(value: object, items_max: int) -> None:
             raise ValueError(f"more than {items_max} items")
         if depth > JSON_DEPTH_MAX:
             raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}, or circular")
-        if isinstance(item, dict):
+        if isinstance(item, dict | MappingProxyType):
             if not all(isinstance(key, str) for key in item):
                 raise TypeError("keys of an object must be text")
             stack.extend((child, depth + 1) for child in item.values())

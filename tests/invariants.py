@@ -665,13 +665,16 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
 
 
 def _told(entry: Entry) -> dict[str, Any]:
+    settled = (
+        entry.run is not None and entry.run.status.settled
+    )  # it waits for nobody, whoever has left memory
     return {
         "task": changed(entry.task, depends_on=tuple(sorted(entry.task.depends_on))),
         "run": entry.run,
         "nodes": None if entry.nodes is None else list(entry.nodes),
         "quarantined": entry.quarantined,
         "blocked": entry.blocked,
-        "unfinished": entry.unfinished,
-        "dead": entry.dead,
+        "unfinished": None if settled else entry.unfinished,
+        "dead": None if settled else entry.dead,
         "standing": entry.standing,
     }

@@ -153,7 +153,7 @@ async def _explain(reader: Reader, options: ReadOptions, out: Output) -> int:
         kind = "gate" if node.gate else "node"
         out.line(f"  {kind} {plain(node.name)}: {node.status}{tries}{again}{waits}")
         if node.feedback is not None:
-            out.line("    is done again:")
+            out.line("    was sent back:")
         for line in (node.feedback or "").splitlines():
             out.line(f"      {plain(line)}")
         for line in (node.error or "").splitlines():

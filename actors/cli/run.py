@@ -246,14 +246,19 @@ class _Session:
 async def last_position(db: Path) -> int:
     """The position of the last event in the database; 0 if there is none, or no database.
 
-    Positions only rise, so doubling and then halving finds it in a few looks, however long the log is.
+    Positions only rise, so doubling and then halving finds it in a few looks, however long the log is. It begins with
+    the oldest event that is kept: what was before it may have been pruned.
     """
     if not db.exists() or not db.stat().st_size:
         return 0
     async with open_reader(db) as reader:
-        known, beyond = 0, 1
-        while (seen := await _first_after(reader, beyond)) is not None:
-            known, beyond = seen, 2 * seen
+        first, step = await _first_after(reader, None), 1
+        if first is None:
+            return 0
+        known = first
+        while (seen := await _first_after(reader, known + step)) is not None:
+            known, step = seen, 2 * step
+        beyond = known + step
         while known < beyond:
             middle = (known + beyond) // 2
             seen = await _first_after(reader, middle)
@@ -261,7 +266,7 @@ async def last_position(db: Path) -> int:
         return known
 
 
-async def _first_after(reader: Reader, position: int) -> int | None:
+async def _first_after(reader: Reader, position: int | None) -> int | None:
     async with closing(reader.events(after=position)) as events:
         async for event in events:
             return event.position

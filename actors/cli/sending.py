@@ -138,7 +138,8 @@ class _Sending:
             command = COMMAND_OF.get(name)
             if command is not None and command.about == "task":
                 address = f"{self.company}/{self.options.given.task}"
-                steps.append(command_line(command.name, address, "--db", str(self.options.db)))
+                words = (command.name, address, *command.needs, "--db", str(self.options.db))
+                steps.append(command_line(*words))
         return steps
 
     def _tell(self, outcome: str, letter: Letter | None) -> None:

@@ -77,6 +77,13 @@ class Command:
     then: bool = False
     founds: bool = False
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The words that it cannot do without, besides the address, as they are called in its help."""
+        parser = argparse.ArgumentParser(add_help=False)
+        self.arguments(parser)
+        return tuple(str(one.metavar) for one in parser._actions if one.required and not one.option_strings)
+
 
 def _of_schedule(name: str, help_text: str, kind: Callable[[str], Message[Any]]) -> Command:
     """A command that is nothing but a message about a schedule."""

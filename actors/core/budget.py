@@ -5,7 +5,8 @@ reserves the node's estimate, and needs ``spent + reserved + estimate <= limit``
 one unit has to be left. What an attempt says it spent is booked at once and comes off its reservation; its end books
 the rest and frees what is left. So the two accounts are above their limits by no more than what attempts that live
 spend beyond their estimates. Of an attempt of which nobody can say what it spent (its process died) the estimate
-counts as spent, and its row says that this is assumed; if it does say something after all, that counts instead.
+counts as spent, and its row says that this is assumed; if it does say something after all, that counts instead. One
+that is left behind has ended: what it spends yet is booked late, and was not reserved.
 
 A task that has not started, or is queued to go on, waits until there is room, and holds up nobody who needs less. So
 does a node of an active run while only what others have reserved is in its way. If it is in the way of what is spent,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Account = CompanyRecord | TaskRecord
 
+SPENT_MAX = 9 * 10**18
+"""An account does not count further: SQLite's integers end there, and no limit goes beyond."""
 WARN_NUM, WARN_DEN = 4, 5
 """Four fifths: late enough to mean something, early enough to do something about it."""
 
@@ -245,13 +248,15 @@ def _book(draft: Draft, entry: Entry, added: int, freed: int) -> None:
 
 def _book_company(draft: Draft, added: int, freed: int) -> None:
     before = draft.state.company
-    after = draft.company(spent=before.spent + added, reserved=before.reserved - freed)
+    spent = min(before.spent + added, SPENT_MAX)
+    after = draft.company(spent=spent, reserved=before.reserved - freed)
     warn(draft, None, before, after)
 
 
 def _book_task(draft: Draft, entry: Entry, added: int, freed: int) -> None:
     before = entry.task
-    draft.task(entry, spent=before.spent + added, reserved=before.reserved - freed)
+    spent = min(before.spent + added, SPENT_MAX)
+    draft.task(entry, spent=spent, reserved=before.reserved - freed)
     warn(draft, entry, before, entry.task)
 
 

@@ -122,7 +122,9 @@ def _halted_reasons(state: CompanyState, entry: Entry, run: RunRecord) -> list[R
     if entry.progress is not None and halt_of(run) is Halt.BUDGET:
         names = tuple(names_of(entry, sorted(entry.progress.ready)))
         reasons.append(halted_reason(state, entry, names, run.halted_ms))
-    if entry.progress is not None and halt_of(run) is not None:
+    elif (
+        entry.progress is not None and halt_of(run) is not None
+    ):  # on budget no gate can be answered: first Retry
         reasons.extend(_gate_reasons(entry))
     return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
 

@@ -19,6 +19,7 @@ import attrs
 import structlog
 import trio
 
+from actors.errors import CompanyDeleted, CompanyUnknown
 from actors.retention import PruneReport, Retention
 from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
@@ -242,6 +243,8 @@ class Pruner:
                     await self._prune_tasks(company, cutoffs)
                 except (StoreUnavailable, StoreClosed, OutcomeUnknown):
                     raise
+                except (CompanyDeleted, CompanyUnknown):
+                    pass  # it is gone, and so is what was old in it
                 except Exception as error:  # one company's, whatever it is
                     self._errors += 1
                     _log.warning("pruning.company_failed", company=company.name, cause=describe(error))

@@ -317,7 +317,9 @@ class Supervisor:
         return bool(events)
 
     async def _quarantine(self, cell: Cell, task: str, cause: BaseException) -> bool:
-        """Its attempts are told to end, and their reports will be late."""
+        """Its attempts are told to end, and their reports will be late. False as well if it is set aside already: then
+        that does not help, and the company rests.
+        """
         import traceback
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]
@@ -325,7 +327,7 @@ class Supervisor:
         row = await self._runtime.database.read(
             lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
         )
-        if row is None:
+        if row is None or row[1]:
             return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
         if isinstance(cause, recovery.BadRow):

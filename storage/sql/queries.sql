@@ -203,7 +203,7 @@ WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND 
 
 -- name: book_task
 -- For a task that is not in memory, or whose row cannot be read.
-UPDATE tasks SET spent = spent + :added WHERE company_id = :company_id AND seq = :seq;
+UPDATE tasks SET spent = min(spent + :added, 9000000000000000000) WHERE company_id = :company_id AND seq = :seq;
 
 -- name: set_attempt_process
 UPDATE attempts SET pid = :pid, pid_started = :pid_started
@@ -369,7 +369,10 @@ CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
 CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
 
 -- name: task_seq
-SELECT task.seq FROM companies AS company JOIN tasks AS task ON task.company_id = company.company_id
+-- With whether it is set aside.
+SELECT task.seq, EXISTS (
+    SELECT 1 FROM quarantine WHERE quarantine.company_id = task.company_id AND quarantine.seq = task.seq)
+FROM companies AS company JOIN tasks AS task ON task.company_id = company.company_id
 WHERE company.name = :company AND task.id = :id;
 
 -- name: titles

@@ -6,8 +6,9 @@ import pytest
 
 from tests.bench.cases import FULL, cases
 from tests.bench.protocol import Values
-from tests.bench.report import Report, Row
+from tests.bench.report import Report, Row, read_report
 from tests.bench.summary import FIGURES, summary
+from tests.docs.generate import MEASURED, performance
 
 
 def a_row(key: str, who: str, *rates: float) -> Row:
@@ -35,3 +36,12 @@ def test_every_figure_and_what_it_is_compared_with_is_a_case(figure: object) -> 
     keys = {case.key for case in cases(FULL)}
     (line,) = [each for each in FIGURES if each is figure]
     assert {line.key, *line.against} <= keys
+
+
+def test_every_figure_of_the_readme_was_measured() -> None:
+    assert MEASURED.exists()
+    assert [line for line in FIGURES if f"| {line.says}" not in performance()] == []
+
+
+def test_what_the_readme_shows_is_no_quick_run() -> None:
+    assert not read_report(MEASURED).quick

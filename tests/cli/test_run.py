@@ -183,6 +183,16 @@ def test_diagnoses_of_the_reading_commands_go_to_standard_error(
     assert (done.status, done.out, done.err) == (0, "read\n", "turnkeeper: thread_left: thread=x\n")
 
 
+def test_a_plan_goes_on_when_the_log_of_its_past_was_pruned(place: Place) -> None:
+    (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
+    place.plan(TWO_COMPANIES)
+    assert place.run().status == 0
+    assert place.cli("prune", "--events-days", "0").status == 0
+    again = place.run()
+    assert (again.status, again.err) == (0, "")
+    assert again.lines == ["", "acme  2 of 2 completed", "beta  1 of 1 completed"]
+
+
 def test_running_a_plan_again_does_nothing_twice(place: Place) -> None:
     (place.folder / "plan_functions_run.py").write_text(FUNCTIONS)
     place.plan(TWO_COMPANIES)
@@ -569,7 +579,7 @@ def test_a_run_ends_where_only_a_person_can_go_on_and_everything_says_so(place: 
     assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --db ")
     assert any(line.startswith('"post", run 1, submitted at ') for line in explained)
     assert "  node draft: succeeded" in explained
-    at = explained.index("    is done again:")
+    at = explained.index("    was sent back:")
     assert explained[at + 1 : at + 3] == ["      shorter", "      much shorter"]
     assert any(line.startswith("  gate approve: pending, waits for a person since ") for line in explained)
     steps = place.cli("explain", "acme/steps").lines

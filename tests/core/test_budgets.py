@@ -399,7 +399,9 @@ def test_the_budget_is_asked_before_the_gate_and_only_for_a_step_that_was_let_th
     world.ask(Submit("task", id="t", nodes=nodes))
     world.succeed("t", "one", spent=50)
     assert world.run("t").reason == "budget"
-    assert [reason.kind for reason in world.reasons("t")] == [ReasonKind.BUDGET, ReasonKind.APPROVAL]
+    assert [reason.kind for reason in world.reasons("t")] == [ReasonKind.BUDGET], (
+        "no gate can be answered before"
+    )
     world.ask(Submit("steps", id="s", mode="step", nodes=[Node("one", "work", estimate=90)]))
     assert world.run("s").reason == "step"
     world.ask(Next("s"))
@@ -463,7 +465,7 @@ def test_the_limit_is_exceeded_by_no_more_than_live_attempts_spend_beyond_their_
     world.check_tables()
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5, True, "5", 10**15 + 1])
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "5", 9 * 10**18 + 1])
 def test_a_budget_is_a_whole_number_of_units_or_nothing(limit: Any) -> None:
     for build in (
         lambda: SetBudget(limit),
@@ -473,6 +475,16 @@ def test_a_budget_is_a_whole_number_of_units_or_nothing(limit: Any) -> None:
     ):
         with pytest.raises(InvalidMessage):
             build()
+
+
+def test_an_account_counts_as_far_as_the_file_can_and_a_limit_goes_as_far() -> None:
+    world = a_world()
+    submit(world, "a", budget=9 * 10**18)
+    for table in ("companies", "tasks"):
+        world.plant(f"UPDATE {table} SET spent = 8999999999999999999")
+    world.succeed("a", spent=10**15)
+    assert (world.state.company.spent, world.entry("a").task.spent) == (9 * 10**18, 9 * 10**18)
+    assert world.ask(SetBudget(9 * 10**18)).limit == 9 * 10**18
 
 
 def test_the_tasks_of_a_schedule_have_its_budget_and_estimates() -> None:

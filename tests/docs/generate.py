@@ -9,7 +9,10 @@ from typing import Any
 
 from actors.core.transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, Table
 from actors.events import KINDS
+from tests.bench.report import read_report
+from tests.bench.summary import summary
 
+MEASURED = Path(__file__).parents[1] / "bench" / "measured.json"
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -34,9 +37,14 @@ def moves() -> str:
     return "\n\n".join(part for name, table in tables.items() for part in (f"**{name}**", _drawn(table)))
 
 
+def performance() -> str:
+    """From the run whose values are kept beside the benchmark: every value of every round."""
+    return summary(read_report(MEASURED))
+
+
 def with_generated(text: str) -> str:
     """The README with its generated parts as the code has them now."""
-    for name, part in (("events", events()), ("moves", moves())):
+    for name, part in (("events", events()), ("moves", moves()), ("performance", performance())):
         pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
         text, found = re.subn(pattern, lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)  # type: ignore[misc]
         assert found == 1, name

@@ -15,11 +15,13 @@ from trio.testing import MockClock
 import actors.core.advance
 import actors.core.decide
 import actors.core.needs
+import actors.core.reports
 from actors import (
     ActorCrashed,
     Archive,
     AttemptEnd,
     Company,
+    CompanyParked,
     Edit,
     MoveRefused,
     ReasonKind,
@@ -31,6 +33,7 @@ from actors import (
     StartNow,
     Stop,
     Submit,
+    Unpark,
     WorkState,
 )
 from actors.core.draft import Draft
@@ -368,3 +371,32 @@ async def test_setting_a_running_task_aside_interrupts_its_attempts_and_frees_it
         assert len(runtime.registry) == 0
     (event,) = of_kind(stored_events(db_path), "task.quarantined")
     assert event.data == {"interrupted": 1}
+
+
+async def test_a_task_that_goes_on_crashing_its_actor_when_it_is_set_aside_parks_the_company(
+    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that cannot be booked stays: setting its task aside again and again would never let the actor rest."""
+    decide_report = actors.core.reports.decide_report
+
+    def bad_decide_report(draft: Draft, report: Any, *more: Any) -> bool:
+        draft.about = report.key.task
+        if report.key.task == "bad":
+            raise Bug("it cannot be booked")
+        return decide_report(draft, report, *more)
+
+    monkeypatch.setattr("actors.runtime.company.decide_report", bad_decide_report)
+    async with a_host(db_path) as runtime:
+        company = runtime.company("k")
+        await company.ask(a_task("ok", id="bad"))
+        await trio.sleep(60)
+        assert runtime.statistics().parked == ("k",)
+        with pytest.raises(CompanyParked):
+            await company.ask(Submit("x"))
+        monkeypatch.undo()
+        await company.ask(Unpark())
+        await idle(runtime)
+        assert await company.ask(Submit("x", id="x")) is not None
+    told = stored_events(db_path)
+    assert len(of_kind(told, "task.quarantined")) == 1
+    assert len(of_kind(told, "actor.crashed")) < 12

@@ -134,7 +134,7 @@ async def test_a_company_in_which_something_runs_is_not_deleted(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        with pytest.raises(CompanyActive, match="Stop it and wait for its end") as caught:
+        with pytest.raises(CompanyActive, match="wait for its end") as caught:
             await runtime.delete_company("k")
         assert (caught.value.tasks, caught.value.attempts) == (("a",), ("k/a/1/work/1",))
         assert (await company.status("a")).run_status == "running"
@@ -429,7 +429,7 @@ async def test_it_can_be_done_by_a_handler_of_another_company_and_not_by_its_own
         failed = await boss.when_settled("own")
         assert failed.reason is not None
         assert failed.reason.startswith(
-            "CompanyActive: company 'boss' is not deleted while something of it runs"
+            "CompanyActive: company 'boss' is not deleted while something of it has begun and not ended"
         )
 
 

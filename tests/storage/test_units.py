@@ -6,11 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from outcome import Error, Value
 
+from storage.codec import encode
 from storage.errors import StaleEpoch
 from storage.loading import claim_company
 from storage.opening import open_writer
@@ -114,6 +116,11 @@ def test_two_turns_of_one_company_in_one_batch_keep_their_order(
     )
     assert [type(outcome) for outcome in outcomes] == [Value] * 4
     assert not any("SAVEPOINT" in statement for statement in seen), "nothing had to be run again"
+
+
+def test_what_a_handler_was_given_may_be_its_result() -> None:
+    given = MappingProxyType({"a": MappingProxyType({"n": [1]}), "b": 2})
+    assert encode(given) == encode({"a": {"n": [1]}, "b": 2})
 
 
 def test_a_unit_between_turns_is_run_between_them(
