@@ -83,7 +83,7 @@ class _Register:
         self.lock = threading.Lock()
         # SQLite lets the last connection delete the WAL. Of two that close at the same moment each sees the
         # other, so neither is the last, and the WAL stays. So they close one after the other.
-        self.closing = threading.Lock()
+        self.closing = threading.RLock()
         self.owned: list[Ownership] = []
         self.handles: dict[Handle, _FileKey] = {}
         self.inherited: dict[_FileKey, int] = {}  # databases that were open at the fork, and in which process
@@ -96,7 +96,7 @@ class _Register:
         self.handles.clear()
         self.owned.clear()
         self.lock = threading.Lock()  # the old ones may be held by threads that do not exist here
-        self.closing = threading.Lock()
+        self.closing = threading.RLock()
         self.pid = os.getpid()
 
 
