@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from actors.states import IDS_SHOWN, Reason, ReasonKind
-from storage.records import CompanyRecord, EventRecord, Mode, NodeRecord, RunStatus, TaskRecord
+from storage.records import CompanyRecord, EventRecord, Halt, Mode, NodeRecord, TaskRecord
 from storage.values import value
 
-from .entry import Entry
+from .entry import Entry, halt_of
 from .shape import spec_of
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ def room_in(account: Account) -> int | None:
 def fits(company: CompanyRecord, task: TaskRecord, estimate: int) -> bool:
     """Whether an attempt of this estimate may start now."""
     need = need_of(estimate)
-    return all(
-        account.budget is None or account.spent + account.reserved + need <= account.budget
-        for account in (company, task)
-    )
+    return all((room := room_in(account)) is None or need <= room for account in (company, task))
 
 
 def is_short(account: Account, estimate: int) -> bool:
@@ -273,5 +270,4 @@ def _spent_much(account: Account) -> bool:
 
 
 def is_halted_on_budget(entry: Entry) -> bool:
-    run = entry.run
-    return run is not None and run.status is RunStatus.HALTED and run.reason == "budget"
+    return entry.run is not None and halt_of(entry.run) is Halt.BUDGET

@@ -54,8 +54,7 @@ from .budget import cannot_go_on, is_halted_on_budget, is_short, next_estimates,
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
-from .entry import Entry, Graph
-from .halting import halt_of
+from .entry import Entry, Graph, halt_of
 from .needs import Looked
 from .people import approve, let_through, place_of_rerun, rerun_from, send_back
 from .scheduling import (
@@ -363,22 +362,15 @@ def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _next(draft: Draft, message: Next, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
-    let_through(draft, entry, message)
-    return moved(entry)
+def _word_to(act: Callable[[Draft, Entry, Any], object]) -> Callable[[Draft, Any, Looked], Moved]:
+    """A person's word to a run: it is carried out, or it is refused."""
 
+    def decide_word(draft: Draft, message: Any, _looked: Looked) -> Moved:
+        entry = _entry_for(draft, message, message.task)
+        act(draft, entry, message)
+        return moved(entry)
 
-def _approve(draft: Draft, message: Approve, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
-    approve(draft, entry, message)
-    return moved(entry)
-
-
-def _send_back(draft: Draft, message: SendBack, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
-    send_back(draft, entry, message)
-    return moved(entry)
+    return decide_word
 
 
 def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
@@ -483,9 +475,9 @@ _DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyT
         Stop: _stop,
         Retry: _retry,
         Rerun: _rerun,
-        Next: _next,
-        Approve: _approve,
-        SendBack: _send_back,
+        Next: _word_to(let_through),
+        Approve: _word_to(approve),
+        SendBack: _word_to(send_back),
         Edit: decide_edit,
         Archive: _archive,
         Unarchive: _unarchive,

@@ -127,6 +127,13 @@ class Entry:
         return gave_up or self.short_of is not None
 
 
+def halt_of(run: RunRecord) -> Halt | None:
+    """What a halted run is short of, if it is something that the engine knows."""
+    if run.status is not RunStatus.HALTED:
+        return None
+    return next((halt for halt in Halt if halt.value == run.reason), None)
+
+
 def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
     """The node that is running just this attempt."""
     if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:

@@ -12,18 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.records import Halt, NodeStatus, RunRecord, RunStatus
+from storage.records import Halt, NodeStatus, RunStatus
 
 from .draft import Draft
 from .entry import Entry
 
 NAMES_SHOWN = 100
 """Nodes named in one event; the count beside them is the whole."""
-
-
-def halt_of(run: RunRecord) -> Halt | None:
-    """What a halted run is short of, if it is something that the engine knows."""
-    return next((halt for halt in Halt if halt.value == run.reason and run.status is RunStatus.HALTED), None)
 
 
 def say_reached(draft: Draft, entry: Entry) -> None:

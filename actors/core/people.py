@@ -21,8 +21,8 @@ from storage.values import changed
 
 from .advance import attempt_key
 from .draft import CancelAttempt, Draft, fresh_run
-from .entry import Entry
-from .halting import NAMES_SHOWN, halt_of, names_of, resume_run
+from .entry import Entry, halt_of
+from .halting import NAMES_SHOWN, names_of, resume_run
 from .shape import NodeSpec
 
 FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, "not_before_ms": None, "error": None}

@@ -13,9 +13,9 @@ from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunSt
 
 from .advance import is_suspect
 from .budget import fits, halted_reason, limited, need_of, reason_of
-from .entry import Entry
+from .entry import Entry, halt_of
 from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
-from .halting import halt_of, names_of
+from .halting import names_of
 from .order import order_key
 from .shape import spec_of
 from .state import CompanyState
@@ -117,14 +117,13 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
 def _halted_reasons(state: CompanyState, entry: Entry, run: RunRecord) -> list[Reason]:
     """What a person has to say: which steps are ready, which gates are reached, or whatever else it is short of."""
     reasons: list[Reason] = []
-    if entry.progress is not None and halt_of(run) is Halt.STEP:
-        reasons.append(_nodes(ReasonKind.STEP, names_of(entry, sorted(entry.progress.ready)), run.halted_ms))
-    if entry.progress is not None and halt_of(run) is Halt.BUDGET:
-        names = tuple(names_of(entry, sorted(entry.progress.ready)))
-        reasons.append(halted_reason(state, entry, names, run.halted_ms))
-    elif (
-        entry.progress is not None and halt_of(run) is not None
-    ):  # on budget no gate can be answered: first Retry
+    halt = None if entry.progress is None else halt_of(run)
+    names = [] if entry.progress is None else names_of(entry, sorted(entry.progress.ready))
+    if halt is Halt.STEP:
+        reasons.append(_nodes(ReasonKind.STEP, names, run.halted_ms))
+    if halt is Halt.BUDGET:
+        reasons.append(halted_reason(state, entry, tuple(names), run.halted_ms))
+    elif halt is not None:  # on budget no gate can be answered: first Retry
         reasons.extend(_gate_reasons(entry))
     return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
 

@@ -763,8 +763,8 @@ BEGIN
         "what others have reserved is not counted",
         "gates",
         "actors/core/budget.py",
-        "account.spent + account.reserved + need <= account.budget\n        for",
-        "account.spent + need <= account.budget\n        for",
+        "    return all((room := room_in(account)) is None or need <= room for",
+        "    return all((room := room_in(account)) is None or need <= room + account.reserved for",
         (f"{BUDGETS}::test_a_node_that_does_not_fit_waits_for_what_others_have_reserved",),
     ),
     Mutant(
