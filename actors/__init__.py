@@ -110,8 +110,8 @@ from actors.states import (
     TaskStatus,
     WorkState,
 )
-from storage.ownership import Owner
 from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
+from storage.sqlite.ownership import Owner
 
 __all__ = [
     "KINDS",

@@ -20,11 +20,11 @@ from trio.testing import MockClock
 
 import actors.runtime.attempts
 import actors.runtime.runtime
-import storage.database
+import storage.sqlite.database
 from actors.handlers import Handler
 from actors.runtime.runtime import Runtime
 from actors.testing import VirtualClock, open_test_runtime
-from storage.ownership import acquire
+from storage.sqlite.ownership import acquire
 
 from . import invariants
 
@@ -83,7 +83,7 @@ def databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
         seen.runtimes.append(runtime)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage.database, "acquire", watched_acquire)
+        patch.setattr(storage.sqlite.database, "acquire", watched_acquire)
         patch.setattr(Runtime, "__init__", watched_begin)
         patch.setattr(actors.runtime.attempts, "_log", log)
         yield seen

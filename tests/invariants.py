@@ -30,7 +30,7 @@ from actors.core.shape import spec_of
 from actors.core.state import CompanyState
 from actors.events import KINDS
 from actors.runtime.runtime import Runtime
-from storage.loading import find_company, find_tasks, load_company
+from storage.sqlite.loading import find_company, find_tasks, load_company
 from storage.values import changed
 
 SHOWN = 5

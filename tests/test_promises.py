@@ -40,8 +40,8 @@ from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
 from actors.states import BLOCKING
 from actors.testing import VirtualClock, run_until_idle
-from storage.statements import SQL
-from storage.store import Connection
+from storage.sqlite.connection import Connection
+from storage.sqlite.statements import SQL
 
 from .conftest import Opened
 from .storage.connections import Flaky, sqlite_error

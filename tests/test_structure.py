@@ -81,13 +81,13 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.retention": (),
     "actors.states": ("storage.records",),
     "actors.sentences": ("actors.states",),
-    "actors.wire": ("storage.codec", "storage.inbox", "actors.errors", "actors.messages"),
+    "actors.wire": ("storage.codec", "storage.sqlite.inbox", "actors.errors", "actors.messages"),
     "actors.core.": (
         "storage.records",
         "storage.values",
         "storage.codec",
-        "storage.units",
-        "storage.loading",
+        "storage.sqlite.unit_of_work",
+        "storage.sqlite.loading",
         "actors.core",
         *LEAVES,
     ),
@@ -141,7 +141,7 @@ def test_only_the_bridge_knows_asyncio() -> None:
     knows = {
         module_of(path) for path in FILES if {"asyncio", "aiosqlite", "trio_asyncio"} & set(imports_of(path))
     }
-    assert knows == {"storage.bridge"}
+    assert knows == {"storage.sqlite.bridge"}
 
 
 def test_importing_starts_nothing_and_loads_no_aiosqlite() -> None:

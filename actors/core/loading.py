@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from storage.loading import LoadedCompany, LoadedTask
 from storage.records import NodeRecord, TaskRecord
+from storage.sqlite.loading import LoadedCompany, LoadedTask
 
 from .cycles import mark_cycles
 from .entry import Entry, Graph

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, ScheduleRecord, TaskRecord
-from storage.units import GraphRow, InputsOf, UnitOfWork
+from storage.sqlite.unit_of_work import GraphRow, InputsOf, UnitOfWork
 from storage.values import changed, names_of
 
 from .draft import Draft, StartAttempt

@@ -32,9 +32,10 @@ from actors.core.unit import unit_of
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
-from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.loading import (
+from storage.records import CompanyRecord, EventRecord
+from storage.sqlite.database import Database
+from storage.sqlite.loading import (
     LoadedCompany,
     LoadedTask,
     claim_company,
@@ -42,8 +43,7 @@ from storage.loading import (
     find_company,
     load_company,
 )
-from storage.records import CompanyRecord, EventRecord
-from storage.units import Committed, UnitOfWork
+from storage.sqlite.unit_of_work import Committed, UnitOfWork
 
 from . import recovery
 from .attempts import Attempt, AttemptRef, Registry

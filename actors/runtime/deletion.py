@@ -17,13 +17,13 @@ import trio
 from actors.errors import CompanyActive, CompanyDeleted
 from actors.retention import DeletedCompany
 from actors.wire import encode_error
-from storage import inbox
-from storage.database import Database
 from storage.errors import StaleEpoch
 from storage.records import EventRecord
-from storage.retention import remove_last, remove_some
-from storage.statements import SQL
-from storage.units import write_events
+from storage.sqlite import inbox
+from storage.sqlite.database import Database
+from storage.sqlite.retention import remove_last, remove_some
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import write_events
 
 from .pruning import REST_S, Place, Told, tell
 

@@ -32,7 +32,7 @@ from actors.handlers import Context, Handler
 from actors.messages import UNITS_MAX
 from storage.codec import clean_text, decode, encode
 from storage.records import AttemptEnd
-from storage.units import Inputs
+from storage.sqlite.unit_of_work import Inputs
 
 from .attempts import Attempt, AttemptRef, Registry
 from .context import current_attempt

@@ -21,13 +21,13 @@ from actors.core.state import CompanyState
 from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
 from actors.retention import DeletedCompany, PruneReport, Retention
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
-from storage.loading import find_company
-from storage.opening import WAL_BYTES_KEPT
+from storage.group_commit import Unit
 from storage.records import CompanyRecord, EventRecord
-from storage.retention import OldCompany
-from storage.units import Committed
-from storage.wal import shrink_wal
-from storage.writer import Unit
+from storage.sqlite.loading import find_company
+from storage.sqlite.opening import WAL_BYTES_KEPT
+from storage.sqlite.retention import OldCompany
+from storage.sqlite.unit_of_work import Committed
+from storage.sqlite.wal import shrink_wal
 
 from .deletion import MarkDeleted, finish_deletion, marked_companies
 from .describe import describe

@@ -16,7 +16,7 @@ too) the index of waiting rows is read. The time stamp and size of the log file 
 one tick of the file system's clock that overwrites a recycled log changes neither. On a virtual clock nothing
 ticks: there `wake` says when to look, and `actors.testing.run_until_idle` does.
 
-*Pruning.* Answered rows are deleted `storage.inbox.KEPT_MS` after their answer, at start-up and every hour.
+*Pruning.* Answered rows are deleted `storage.sqlite.inbox.KEPT_MS` after their answer, at start-up and every hour.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from actors.errors import (
 )
 from actors.messages import Message
 from actors.wire import decode_message, encode_error, encode_reply
-from storage import inbox
 from storage.codec import check_name
-from storage.store import Undecodable
+from storage.sqlite import inbox
+from storage.sqlite.connection import Undecodable
 
 from .describe import describe
 from .mailbox import Envelope, Reply

@@ -16,12 +16,12 @@ import trio
 from actors.errors import CompanyDeleted, TurnkeeperError
 from actors.messages import Message
 from actors.wire import decode_answer, decode_message, encode_message
-from storage import inbox
 from storage.codec import check_name
 from storage.errors import classify, refused, unavailable
 from storage.nursery import bare_nursery
-from storage.opening import open_sender
-from storage.store import Connection, read, transaction
+from storage.sqlite import inbox
+from storage.sqlite.connection import Connection, read, transaction
+from storage.sqlite.opening import open_sender
 
 from .reader import Reader
 
@@ -144,7 +144,7 @@ async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) ->
     ``busy_s``: how many seconds sending waits for others' transactions. Raises `NotADatabase` (also if
     there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
-    from storage.bridge import open_bridge
+    from storage.sqlite.bridge import open_bridge
 
     busy_ms = round(busy_s * 1000)
     async with bare_nursery(), open_bridge() as bridge:

@@ -16,10 +16,10 @@ from typing import Any
 from actors.errors import CursorTooOld
 from actors.events import Event
 from storage.codec import check_name
-from storage.database import Database
 from storage.errors import StoreClosed
-from storage.retention import floor_of
-from storage.statements import SQL
+from storage.sqlite.database import Database
+from storage.sqlite.retention import floor_of
+from storage.sqlite.statements import SQL
 
 from .hub import Hub
 

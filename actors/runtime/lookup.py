@@ -10,8 +10,8 @@ from actors.core.draft import AttemptKey
 from actors.core.firing import FIRED_MAX, Fired
 from actors.core.loading import check_texts
 from actors.core.needs import Looked, Needs
-from storage.loading import FoundTasks, find_tasks
-from storage.statements import SQL
+from storage.sqlite.loading import FoundTasks, find_tasks
+from storage.sqlite.statements import SQL
 
 
 def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[FoundTasks, Looked]:

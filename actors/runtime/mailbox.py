@@ -21,7 +21,7 @@ from actors.core.budget import Spending
 from actors.core.reports import Report
 from actors.core.state import CompanyState
 from actors.messages import Message
-from storage.writer import Unit
+from storage.group_commit import Unit
 
 USER_MAX = 1_000
 """Messages that may wait. Past a thousand a sender gains nothing by not waiting, and memory stays bounded."""

@@ -16,15 +16,15 @@ import trio
 
 from actors.errors import CompanyUnknown
 from actors.retention import DeletedCompany, PruneReport, Retention
-from storage.backup import back_up
 from storage.codec import check_name
-from storage.database import Database, open_database
-from storage.loading import find_company
-from storage.opening import open_reader
+from storage.group_commit import Unit
 from storage.records import EventRecord
-from storage.retention import OldCompany
-from storage.units import Committed
-from storage.writer import Unit
+from storage.sqlite.backup import back_up
+from storage.sqlite.database import Database, open_database
+from storage.sqlite.loading import find_company
+from storage.sqlite.opening import open_reader
+from storage.sqlite.retention import OldCompany
+from storage.sqlite.unit_of_work import Committed
 
 from .deletion import MarkDeleted, finish_deletion, marked_companies
 from .pruning import Pruner, T

@@ -21,10 +21,11 @@ import trio
 
 from actors.errors import CompanyDeleted, CompanyUnknown
 from actors.retention import PruneReport, Retention
-from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
+from storage.group_commit import Unit
 from storage.records import EventRecord
-from storage.retention import (
+from storage.sqlite.database import Database
+from storage.sqlite.retention import (
     ROWS_MAX,
     AttemptRow,
     Cutoffs,
@@ -42,9 +43,8 @@ from storage.retention import (
     remove_task,
     upstream_seqs,
 )
-from storage.statements import SQL
-from storage.units import Committed, write_events
-from storage.writer import Unit
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import Committed, write_events
 
 from .describe import describe
 

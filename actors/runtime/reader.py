@@ -13,10 +13,10 @@ import trio
 from actors.core.gates import Live
 from storage.codec import check_name
 from storage.nursery import bare_nursery
-from storage.opening import open_reader as open_connection
-from storage.ownership import Owner, owner_of
-from storage.statements import SQL
-from storage.store import Connection, read
+from storage.sqlite.connection import Connection, read
+from storage.sqlite.opening import open_reader as open_connection
+from storage.sqlite.ownership import Owner, owner_of
+from storage.sqlite.statements import SQL
 
 from .company import CompanyActor
 from .handle import Reads
@@ -101,7 +101,7 @@ async def open_reader(path: str | os.PathLike[str]) -> AsyncIterator[Reader]:
 
     Raises `NotADatabase` (also if there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
-    from storage.bridge import open_bridge
+    from storage.sqlite.bridge import open_bridge
 
     async with bare_nursery(), open_bridge() as bridge:
         yield Reader(str(path), await bridge.connect(lambda: open_connection(path)))

@@ -27,10 +27,10 @@ from actors.errors import TaskUnknown
 from actors.events import Event
 from actors.states import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
-from storage.database import Database
-from storage.loading import find_company, find_tasks, load_company, load_schedules
 from storage.records import AttemptEnd, CompanyRecord, ScheduleRecord
-from storage.statements import SQL
+from storage.sqlite.database import Database
+from storage.sqlite.loading import find_company, find_tasks, load_company, load_schedules
+from storage.sqlite.statements import SQL
 
 from .log import event_of
 

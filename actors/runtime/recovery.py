@@ -24,8 +24,8 @@ from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
 from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
-from storage.statements import SQL
-from storage.units import Committed, write_events
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import Committed, write_events
 
 from .attempts import AttemptRef
 

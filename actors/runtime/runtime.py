@@ -31,15 +31,15 @@ from actors.handlers import Handler, freeze
 from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
-from storage.database import Database, Hooks, open_database
 from storage.errors import StorageError
 from storage.nursery import bare_nursery
-from storage.opening import Durability
-from storage.ownership import ForkGuard
 from storage.records import EventRecord
-from storage.statements import SQL
-from storage.store import Connection
-from storage.units import Committed, write_events
+from storage.sqlite.connection import Connection
+from storage.sqlite.database import Database, Hooks, open_database
+from storage.sqlite.opening import Durability
+from storage.sqlite.ownership import ForkGuard
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import Committed, write_events
 from storage.values import changed
 
 from .attempts import Attempt, AttemptRef, Registry

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors.retention import PruneReport
-from storage.wal import wal_bytes
-from storage.writer import WriterStatistics
+from storage.group_commit import WriterStatistics
+from storage.sqlite.wal import wal_bytes
 
 from .sweep import SweepReport
 

@@ -26,7 +26,7 @@ from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
 from storage.records import EventRecord
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 
 from . import recovery
 from .company import CompanyActor, Crash

@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from storage.records import EventRecord
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 
 from .describe import describe
 from .mailbox import Envelope, Sweep

@@ -38,8 +38,8 @@ from actors import (
 from actors.runtime.company import CompanyActor
 from actors.runtime.execution import Executor
 from actors.runtime.runtime import Surroundings
-from storage.units import UnitOfWork
-from storage.writer import Writer
+from storage.group_commit import Writer
+from storage.sqlite.unit_of_work import UnitOfWork
 from tests.runtime.support import GatedConnection, Wrapper, a_host, a_task, idle, of_kind, stored_events
 
 # --- places -----------------------------------------------------------------------------------------------------

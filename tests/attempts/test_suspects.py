@@ -24,7 +24,7 @@ from trio.testing import MockClock
 from actors import AttemptEnd, Context, Submit, WorkState, open_reader
 from actors.processes import started_of
 from actors.testing import open_test_runtime, run_until_idle
-from storage.ownership import acquire
+from storage.sqlite.ownership import acquire
 from tests.conftest import Opened
 
 HOST = """

@@ -109,8 +109,8 @@ async def test_with_the_guard_of_the_code_gone_the_database_refuses_the_run_too_
 
 @pytest.mark.planted
 def test_the_slot_index_and_the_counting_trigger_refuse_when_the_code_is_gone_round(db_path: Path) -> None:
-    from storage.opening import open_writer
-    from storage.ownership import acquire
+    from storage.sqlite.opening import open_writer
+    from storage.sqlite.ownership import acquire
 
     with acquire(db_path):
         raw = open_writer(db_path)

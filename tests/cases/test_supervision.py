@@ -16,7 +16,7 @@ from actors import Context, StoreUnavailable, Submit, WorkState
 from actors.handlers import freeze
 from actors.runtime.runtime import Options, run_database
 from actors.testing import VirtualClock, run_until_idle
-from storage.store import Connection
+from storage.sqlite.connection import Connection
 from tests.conftest import Opened
 
 T = TypeVar("T")

@@ -174,7 +174,7 @@ def test_diagnoses_of_the_reading_commands_go_to_standard_error(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(_options: object, out: Output) -> int:
-        structlog.get_logger("storage.bridge").warning("thread_left", thread="x")
+        structlog.get_logger("storage.sqlite.bridge").warning("thread_left", thread="x")
         out.line("read")
         return 0
 

@@ -279,7 +279,7 @@ def test_a_host_that_is_killed_leaves_what_it_has_not_done_to_the_next(place: Pl
 
 
 def test_an_inbox_that_is_full_takes_no_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storage import inbox
+    from storage.sqlite import inbox
 
     monkeypatch.setattr(inbox, "WAITING_MAX_OF_COMPANY", 1)
     place.plan(PLAN)

@@ -22,8 +22,8 @@ VALUES_AND_ARITHMETIC = {
 }
 WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values"}
 TRANSLATIONS: Mapping[str, str] = {
-    "actors.core.loading": "storage.loading",
-    "actors.core.unit": "storage.units",
+    "actors.core.loading": "storage.sqlite.loading",
+    "actors.core.unit": "storage.sqlite.unit_of_work",
 }
 """Where rows become facts and changes become rows: pure functions from and to the store's own values."""
 

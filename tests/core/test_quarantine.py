@@ -10,8 +10,8 @@ from actors.errors import MoveRefused
 from actors.messages import Archive, Node, Retry, Stop, Submit, Unarchive
 from actors.runtime.recovery import Quarantine
 from actors.states import Reason, ReasonKind, WorkState
-from storage.loading import find_company, load_company
 from storage.records import NodeRecord, NodeStatus, RunStatus, TaskRecord
+from storage.sqlite.loading import find_company, load_company
 
 from .agreement import check_against_oracle
 from .world import World, writing

@@ -649,7 +649,7 @@ def test_a_planted_row_disables_that_schedule_with_the_reason_and_the_others_fir
 
 def _lenient(raw: bytes) -> str:
     """As the reader's connection gives texts that are not UTF-8."""
-    from storage.store import _text_or_escaped
+    from storage.sqlite.connection import _text_or_escaped
 
     return _text_or_escaped(raw)
 

@@ -31,9 +31,9 @@ from actors.errors import Refused
 from actors.messages import Message
 from actors.runtime.lookup import look_up
 from actors.states import Reason, ReasonKind, WorkState
-from storage.loading import claim_company, load_company
-from storage.opening import schema_script
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord
+from storage.sqlite.loading import claim_company, load_company
+from storage.sqlite.opening import schema_script
 from storage.values import changed
 
 from .. import invariants

@@ -32,7 +32,7 @@ import trio
 from trio.testing import MockClock
 
 import actors.runtime.runtime
-import storage.retention
+import storage.sqlite.retention
 from actors import Context, Retention, Runtime, Submit, SubmitMany, Submitted, TaskStatus
 from actors.handlers import Handler, freeze
 from actors.messages import (
@@ -61,7 +61,7 @@ from actors.messages import (
 )
 from actors.runtime.runtime import Options, run_database
 from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
-from storage.store import Connection
+from storage.sqlite.connection import Connection
 from tests.invariants import check_file, check_runtime
 
 R = TypeVar("R")
@@ -323,7 +323,7 @@ def live(scenario: Scenario, path: Path, world: World, kill: Kill | None = None)
 
     with _deterministic(scenario), pytest.MonkeyPatch.context() as patch:
         patch.setattr(actors.runtime.runtime, "SETTLE_S", 0.0)
-        patch.setattr(storage.retention, "ROWS_MAX", 5)  # so that what goes in units goes in several
+        patch.setattr(storage.sqlite.retention, "ROWS_MAX", 5)  # so that what goes in units goes in several
         trio.run(main, clock=MockClock(autojump_threshold=0))
     return life
 

@@ -28,9 +28,9 @@ from actors.handlers import freeze
 from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
 from actors.testing import VirtualClock, run_until_idle
-from storage.loading import claim_company
-from storage.statements import SQL
-from storage.store import Connection
+from storage.sqlite.connection import Connection
+from storage.sqlite.loading import claim_company
+from storage.sqlite.statements import SQL
 from tests.conftest import Opened
 
 from .harness import Kill, World, live

@@ -11,9 +11,9 @@ import attrs
 from actors import Message, Runtime, TurnkeeperError
 from actors.runtime.letters import Letter, letter_of
 from actors.wire import encode_message
-from storage import inbox
-from storage.opening import open_sender
-from storage.store import transaction
+from storage.sqlite import inbox
+from storage.sqlite.connection import transaction
+from storage.sqlite.opening import open_sender
 from tests.runtime.support import sql
 
 SENT_MS = 1_767_225_600_000

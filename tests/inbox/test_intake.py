@@ -45,9 +45,9 @@ from actors import (
 from actors.core.decide import decide
 from actors.runtime.mailbox import USER_MAX
 from actors.testing import VirtualClock
-from storage import inbox
-from storage.statements import SQL
-from storage.store import Connection
+from storage.sqlite import inbox
+from storage.sqlite.connection import Connection
+from storage.sqlite.statements import SQL
 from tests.runtime.support import (
     GatedConnection,
     Wrapper,

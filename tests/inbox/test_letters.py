@@ -32,7 +32,7 @@ from actors import (
     open_inbox,
     open_runtime,
 )
-from storage import inbox as table
+from storage.sqlite import inbox as table
 from tests.runtime.support import sql
 
 from .support import Post

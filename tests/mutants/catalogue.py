@@ -211,7 +211,7 @@ MUTANTS = [
     Mutant(
         "the file lets one run more in",
         "3",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         """CREATE TRIGGER runs_admission_by_update BEFORE UPDATE OF slot ON runs WHEN NEW.slot > 0 AND OLD.slot = 0
 BEGIN
     SELECT RAISE(ABORT, 'runs_max reached')""",
@@ -223,7 +223,7 @@ BEGIN
     Mutant(
         "the file lets two runs have one slot",
         "3",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE UNIQUE INDEX runs_slot",
         "CREATE INDEX runs_slot",
         (FILE_REFUSES,),
@@ -324,7 +324,7 @@ BEGIN
     Mutant(
         "the file lets one run more be born active",
         "3",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE TRIGGER runs_admission_by_insert BEFORE INSERT ON runs WHEN NEW.slot > 0\n",
         "CREATE TRIGGER runs_admission_by_insert BEFORE INSERT ON runs WHEN NEW.slot > 99\n",
         (FILE_REFUSES,),
@@ -357,7 +357,7 @@ BEGIN
     Mutant(
         "the file takes two results of one generation",
         "6",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE UNIQUE INDEX attempts_accepted",
         "CREATE INDEX attempts_accepted",
         (ONE_RESULT,),
@@ -365,7 +365,7 @@ BEGIN
     Mutant(
         "a recoverer acts without having won",
         "6",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "due_ms = ? WHERE company_id = ? AND epoch = ?\n",
         "due_ms = ? WHERE company_id = ? AND ? IS NOT NULL\n",
         (CLAIMED, RECOVERERS),
@@ -515,7 +515,7 @@ BEGIN
     Mutant(
         "a position is used again",
         "10",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    position    INTEGER PRIMARY KEY AUTOINCREMENT,",
         "    position    INTEGER PRIMARY KEY,              ",
         (REUSED,),
@@ -523,7 +523,7 @@ BEGIN
     Mutant(
         "a host's number is used again",
         "5",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    host_id     INTEGER PRIMARY KEY AUTOINCREMENT,",
         "    host_id     INTEGER PRIMARY KEY,              ",
         (HOSTS,),
@@ -660,7 +660,7 @@ BEGIN
     Mutant(
         "the file takes a result of a node that failed",
         "schema",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    CHECK ((result IS NOT NULL) = (status = 'succeeded'))\n",
         "    CHECK (1)\n",
         (ONE_RESULT,),
@@ -1111,7 +1111,7 @@ BEGIN
     Mutant(
         "a task goes by its first run",
         "retention",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "WHERE run.company_id = task.company_id AND run.seq = task.seq ORDER BY run.number DESC LIMIT 1)",
         "WHERE run.company_id = task.company_id AND run.seq = task.seq ORDER BY run.number LIMIT 1)",
         (f"{AGES}::test_a_task_goes_by_its_newest_run_and_not_while_that_is_open",),
@@ -1119,7 +1119,7 @@ BEGIN
     Mutant(
         "a key goes before its time",
         "retention",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "    (task.key IS NULL OR task.created_ms < :keys_ms)\n",
         "    1\n",
         (
@@ -1130,7 +1130,7 @@ BEGIN
     Mutant(
         "a quarantined task is pruned",
         "retention",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         """            AND NOT EXISTS (SELECT 1 FROM quarantine
                             WHERE quarantine.company_id = task.company_id AND quarantine.seq = task.seq) END
 """,
@@ -1209,7 +1209,7 @@ BEGIN
     Mutant(
         "an actor of a deleted company goes on",
         "retention",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL\n",
         "UPDATE companies SET name = NULL, due_ms = NULL\n",
         (f"{DELETION}::test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more",),
@@ -1217,7 +1217,7 @@ BEGIN
     Mutant(
         "the id of a deleted company is given to the next",
         "schema",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    company_id  INTEGER PRIMARY KEY AUTOINCREMENT, ",
         "    company_id  INTEGER PRIMARY KEY, ",
         (f"{DELETION}::test_the_name_begins_anew_with_an_id_and_numbers_of_its_own",),
@@ -1479,7 +1479,7 @@ BEGIN
     Mutant(
         "the file lets a nominal time fire twice",
         "time",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE UNIQUE INDEX tasks_nominal",
         "CREATE INDEX tasks_nominal",
         (f"{TIME}::test_of_two_processes_only_the_owner_fires_and_the_file_refuses_a_nominal_time_twice",),
@@ -1727,7 +1727,7 @@ BEGIN
     Mutant(
         "a new run forgets the payload of the one before",
         "people",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "    SELECT coalesce(:payload, old.payload), old.pins FROM runs AS old\n",
         "    SELECT :payload, old.pins FROM runs AS old\n",
         (f"{BACK}::test_a_rerun_from_a_node_can_have_another_payload_and_else_has_that_of_the_run_before",),
@@ -1735,7 +1735,7 @@ BEGIN
     Mutant(
         "upstream results are those of the newest run",
         "people",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         " AND node.run = edge.pinned_run\n",
         " AND node.run = (\n    SELECT max(number) FROM runs WHERE company_id = up.company_id AND seq = up.seq)\n",
         (f"{PEOPLE}::test_the_upstream_runs_are_pinned_at_the_first_admission",),
@@ -1751,7 +1751,7 @@ BEGIN
     Mutant(
         "the file takes a halted run without since when",
         "people",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    CHECK ((halted_ms IS NOT NULL) = (status = 'halted')),\n",
         "",
         (f"{CHECKS}[UPDATE runs SET halted_ms = 1]",),
@@ -1759,7 +1759,7 @@ BEGIN
     Mutant(
         "the file takes a superseded node that does not run",
         "people",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CHECK (superseded = 0 OR (superseded = 1 AND status = 'running'))",
         "CHECK (superseded IN (0, 1))",
         (f"{CHECKS}[UPDATE nodes SET superseded = 1 WHERE pos = 1]",),
@@ -1854,7 +1854,7 @@ BEGIN
     Mutant(
         "a message that is gone is carried out all the same",
         "inbox",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE number = NEW.number AND answered_ms IS NULL);",
         "    WHERE 0;",
         (f"{INTAKE}::test_a_unit_that_would_answer_a_message_twice_is_refused_whole",),
@@ -1862,7 +1862,7 @@ BEGIN
     Mutant(
         "an answer may be changed",
         "inbox",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "ON inbox WHEN OLD.answered_ms IS NOT NULL\n",
         "ON inbox WHEN 0\n",
         (f"{INTAKE}::test_the_file_refuses_a_second_answer_and_an_answer_without_a_time",),
@@ -1886,7 +1886,7 @@ BEGIN
     Mutant(
         "a company that sends many is served first",
         "inbox",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "WHERE place <= :each ORDER BY place, number LIMIT :limit;",
         "WHERE place <= :each ORDER BY number LIMIT :limit;",
         (f"{INTAKE}::test_a_look_is_shared_between_companies_in_rounds",),
@@ -1894,7 +1894,7 @@ BEGIN
     Mutant(
         "all of a company is taken at once",
         "inbox",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "WHERE place <= :each ORDER BY place, number LIMIT :limit;",
         "WHERE :each > 0 ORDER BY place, number LIMIT :limit;",
         (f"{INTAKE}::test_a_look_is_shared_between_companies_in_rounds",),

@@ -19,8 +19,8 @@ from actors.handlers import Handler, freeze
 from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
 from actors.testing import VirtualClock, run_until_idle
-from storage.statements import SQL
-from storage.store import Connection
+from storage.sqlite.connection import Connection
+from storage.sqlite.statements import SQL
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ from actors import (
 )
 from actors.runtime.deletion import DeleteSome, NotMarked, finish_deletion
 from storage.errors import UnitRefused
-from storage.retention import ROWS_MAX, TABLES, remove_some
+from storage.sqlite.retention import ROWS_MAX, TABLES, remove_some
 from tests.runtime.support import (
     Gated,
     GatedConnection,

@@ -56,7 +56,7 @@ from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.execution import Executor
 from actors.testing import VirtualClock
-from storage.wal import shrink_wal
+from storage.sqlite.wal import shrink_wal
 from tests.runtime.support import (
     Gated,
     Scripted,

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import actors
-import storage.backup
+import storage.sqlite.backup
 from actors import (
     BackupFailed,
     CompanyActive,
@@ -28,7 +28,7 @@ from actors import (
     SubmitMany,
     open_runtime,
 )
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 from tests.runtime.support import Gated, a_host, a_task, kinds, settled, sql, stored_events
 
 EVERYTHING = Retention(events_s=0, attempts_s=0, tasks_s=0, archived_s=0, keys_s=0)
@@ -87,7 +87,7 @@ async def test_a_copying_that_is_cancelled_stops_and_leaves_nothing(
         while True:
             go_on()
 
-    monkeypatch.setattr(storage.backup, "_copy", for_ever)
+    monkeypatch.setattr(storage.sqlite.backup, "_copy", for_ever)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(actors.backup, db_path, tmp_path / "copy.db")

@@ -43,8 +43,8 @@ from actors import (
 )
 from actors.handlers import Handler
 from actors.testing import VirtualClock
-from storage.inline import InlineConnection
-from storage.opening import open_reader as open_connection
+from storage.sqlite.inline import InlineConnection
+from storage.sqlite.opening import open_reader as open_connection
 from tests.runtime.support import Gated, a_host, a_task, idle, quiet
 
 

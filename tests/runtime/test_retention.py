@@ -35,8 +35,8 @@ from actors import (
 from actors.runtime.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
-from storage.loading import claim_company
-from storage.retention import LOOKED_MAX, ROWS_MAX
+from storage.sqlite.loading import claim_company
+from storage.sqlite.retention import LOOKED_MAX, ROWS_MAX
 from tests.runtime.support import (
     Gated,
     GatedConnection,

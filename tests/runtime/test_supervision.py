@@ -26,7 +26,7 @@ from actors import (
 )
 from actors.core.restart import PARKED_ABOVE_S, QUIET_S, add_crash, delay_s
 from actors.runtime.execution import Executor
-from storage.loading import claim_company
+from storage.sqlite.loading import claim_company
 from tests.runtime.support import (
     Gated,
     a_host,

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from storage.bridge import open_bridge
-from storage.inline import InlineConnection
-from storage.opening import configure_writer, open_writer
-from storage.store import Connection
+from storage.sqlite.bridge import open_bridge
+from storage.sqlite.connection import Connection
+from storage.sqlite.inline import InlineConnection
+from storage.sqlite.opening import configure_writer, open_writer
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import storage.backup
-from storage.backup import back_up
+import storage.sqlite.backup
 from storage.errors import BackupFailed, NotADatabase, StoreUnavailable
-from storage.opening import APPLICATION_ID, SCHEMA_VERSION, open_reader, open_writer
-from storage.ownership import acquire
+from storage.sqlite.backup import back_up
+from storage.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION, open_reader, open_writer
+from storage.sqlite.ownership import acquire
 
 
 @pytest.fixture
@@ -103,13 +103,13 @@ def test_a_target_that_comes_to_be_meanwhile_is_not_overwritten_either(
     if not links:
         monkeypatch.setattr(os, "link", no_link)
     assert back_up(source, tmp_path / "first.db") > 0
-    sync = storage.backup._sync
+    sync = storage.sqlite.backup._sync
 
     def then_somebody_comes(path: Path) -> None:
         sync(path)
         target.write_text("precious", "utf-8")
 
-    monkeypatch.setattr(storage.backup, "_sync", then_somebody_comes)
+    monkeypatch.setattr(storage.sqlite.backup, "_sync", then_somebody_comes)
     with pytest.raises(BackupFailed):
         back_up(source, target)
     assert target.read_text("utf-8") == "precious"
@@ -148,7 +148,7 @@ def test_a_copy_that_does_not_hold_together_is_none(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database is sound to look at, and its index is not: only the check of the copy tells."""
-    copy = storage.backup._copy
+    copy = storage.sqlite.backup._copy
 
     def badly(path: Path, part: Path, *rest: object) -> None:
         copy(path, part, *rest)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_a_copy_that_does_not_hold_together_is_none(
             raw.execute("DELETE FROM sqlite_schema WHERE name = 'companies_due'")
             raw.commit()
 
-    monkeypatch.setattr(storage.backup, "_copy", badly)
+    monkeypatch.setattr(storage.sqlite.backup, "_copy", badly)
     with pytest.raises(BackupFailed, match="the copy is damaged"):
         back_up(source, tmp_path / "copy.db")
     assert everything_beside(source) == {"companies.db"}
@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_is_nobody_s_fault_and_leaves_nothing(
     def full(*_args: object) -> None:
         raise error
 
-    monkeypatch.setattr(storage.backup, "open_copier", full)
+    monkeypatch.setattr(storage.sqlite.backup, "open_copier", full)
     with pytest.raises(StoreUnavailable):
         back_up(source, tmp_path / "copy.db")
     assert everything_beside(source) == {"companies.db"}
@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_is_nobody_s_fault_and_leaves_nothing(
 def test_it_can_be_given_up_at_any_step_and_leaves_nothing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(storage.backup, "STEPS", 10)
+    monkeypatch.setattr(storage.sqlite.backup, "STEPS", 10)
     asked: list[None] = []
 
     def go_on() -> None:

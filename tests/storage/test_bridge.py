@@ -18,11 +18,11 @@ import trio.testing
 import trio_asyncio
 from structlog.testing import capture_logs
 
-from storage import bridge as bridge_module
-from storage.bridge import open_bridge
 from storage.errors import NotADatabase, OutcomeUnknown, StoreClosed
-from storage.opening import open_reader
-from storage.store import Connection, transaction
+from storage.sqlite import bridge as bridge_module
+from storage.sqlite.bridge import open_bridge
+from storage.sqlite.connection import Connection, transaction
+from storage.sqlite.opening import open_reader
 from tests.storage.connections import (
     In,
     a_database,
@@ -118,7 +118,9 @@ async def test_a_stray_asyncio_error_is_logged_and_neither_host_nor_store_notice
             bridge._loop.call_exception_handler({"message": "nobody fetched it"})
             await trio.testing.wait_all_tasks_blocked()
             assert await connection.run(lambda _: "still there") == "still there"
-    assert [(log["event"], log["log_level"]) for log in logs] == [("storage.bridge.stray_error", "error")] * 2
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("storage.sqlite.bridge.stray_error", "error")
+    ] * 2
     assert {str(log["exc_info"]) for log in logs} == {"None", "stray"}
 
 
@@ -327,7 +329,7 @@ async def test_a_work_that_never_ends_costs_a_warning_and_not_the_process(
         async with trio.open_nursery() as nursery, open_bridge() as bridge:
             nursery.start_soon(ask, await bridge.connect(writer_of(path)))
             await trio.testing.wait_all_tasks_blocked()
-    assert [log["event"] for log in logs] == ["storage.bridge.thread_left"]
+    assert [log["event"] for log in logs] == ["storage.sqlite.bridge.thread_left"]
     assert len(errors) == 1
     (left,) = store_threads()
     assert left.daemon, "else it would keep the process alive"
@@ -341,10 +343,10 @@ async def test_a_work_that_never_ends_costs_a_warning_and_not_the_process(
 PROGRAM = """
     import contextlib, os, sys, trio
     from functools import partial
-    from storage.bridge import open_bridge
+    from storage.sqlite.bridge import open_bridge
     from storage.errors import StorageError
-    from storage.opening import open_writer
-    from storage.writer import Writer
+    from storage.sqlite.opening import open_writer
+    from storage.group_commit import Writer
 
     path, situation = sys.argv[1], sys.argv[2]
 
@@ -438,8 +440,8 @@ def test_a_run_of_trio_that_breaks_does_not_keep_the_process_alive(path: Path) -
     program = """
         import sys, trio
         from functools import partial
-        from storage.bridge import open_bridge
-        from storage.opening import open_writer
+        from storage.sqlite.bridge import open_bridge
+        from storage.sqlite.opening import open_writer
 
         async def main():
             async with open_bridge() as bridge:

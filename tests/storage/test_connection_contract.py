@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from storage.errors import StoreClosed, StoreUnavailable
-from storage.store import Connection, read, read_transaction, transaction
+from storage.sqlite.connection import Connection, read, read_transaction, transaction
 from tests.storage.connections import (
     KINDS,
     FailingSqlite,

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from storage import ownership
 from storage.errors import (
     NotADatabase,
     SchemaTooNew,
@@ -24,7 +23,8 @@ from storage.errors import (
     refused,
     unavailable,
 )
-from storage.opening import (
+from storage.sqlite import ownership
+from storage.sqlite.opening import (
     APPLICATION_ID,
     BUSY_MS,
     SCHEMA_VERSION,

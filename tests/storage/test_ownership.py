@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from storage.errors import DatabaseInUse, ForkedProcess, StoreUnavailable
-from storage.opening import open_reader, open_writer
-from storage.ownership import Owner, Ownership, acquire, owner_of
-from storage.store import transaction
-from storage.writer import Writer
+from storage.group_commit import Writer
+from storage.sqlite.connection import transaction
+from storage.sqlite.opening import open_reader, open_writer
+from storage.sqlite.ownership import Owner, Ownership, acquire, owner_of
 from tests.storage.connections import KINDS, a_connection, a_database, insert, rows_of, writer_of
 
 STARTED = "2024-05-01T12:00:00+00:00"
@@ -49,7 +49,7 @@ def python(program: str, *args: object) -> subprocess.Popen[str]:
 def owning(path: Path) -> subprocess.Popen[str]:
     program = """
         import sys
-        from storage.ownership import acquire
+        from storage.sqlite.ownership import acquire
         ownership = acquire(sys.argv[1], started_at=sys.argv[2])
         print("owned", flush=True)
         sys.stdin.read()
@@ -219,7 +219,7 @@ def test_asking_never_makes_an_opening_fail(path: Path) -> None:
     """A shared lock, however short, would: so the question takes none."""
     asking = """
         import sys
-        from storage.ownership import owner_of
+        from storage.sqlite.ownership import owner_of
         print("asking", flush=True)
         while True:
             owner_of(sys.argv[1])
@@ -327,9 +327,9 @@ def test_a_hundred_children_that_let_go_of_their_copies_harm_neither_lock_nor_da
     """Every tenth by the interpreter's whole exit, which takes a while; the others drop the handle and go."""
     program = """
         import os, sys
-        from storage.opening import open_writer
-        from storage.ownership import acquire
-        from storage.store import transaction
+        from storage.sqlite.opening import open_writer
+        from storage.sqlite.ownership import acquire
+        from storage.sqlite.connection import transaction
 
         insert = lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t")
         ownership = acquire(sys.argv[1])
@@ -359,9 +359,9 @@ def test_children_of_multiprocessing_do_not_disturb_a_store_that_runs_on_a_threa
     program = """
         import gc, multiprocessing, sys, trio
         from functools import partial
-        from storage.bridge import open_bridge
-        from storage.opening import open_writer
-        from storage.writer import Writer
+        from storage.sqlite.bridge import open_bridge
+        from storage.sqlite.opening import open_writer
+        from storage.group_commit import Writer
 
         insert = lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t").lastrowid
 
@@ -391,7 +391,7 @@ def test_a_child_that_closes_its_copy_late_does_not_delete_the_commits_that_came
     """Closing its handle would: the name of the WAL is still the same, but it is another file by then."""
     program = """
         import os, sys
-        from storage.opening import open_writer
+        from storage.sqlite.opening import open_writer
 
         raw = open_writer(sys.argv[1])
         raw.execute("INSERT INTO t VALUES (1)")

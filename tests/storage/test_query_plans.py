@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.opening import open_writer
-from storage.statements import SQL
+from storage.sqlite.opening import open_writer
+from storage.sqlite.statements import SQL
 from tests.bench.peers.raw import fill
 
 WALKS: Mapping[str, str] = {

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.opening import open_writer
-from storage.retention import LAST, TABLES
-from storage.statements import SQL
+from storage.sqlite.opening import open_writer
+from storage.sqlite.retention import LAST, TABLES
+from storage.sqlite.statements import SQL
 
 
 @pytest.fixture

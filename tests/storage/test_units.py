@@ -14,12 +14,12 @@ from outcome import Error, Value
 
 from storage.codec import encode
 from storage.errors import StaleEpoch
-from storage.loading import claim_company
-from storage.opening import open_writer
+from storage.group_commit import _commit_together
 from storage.records import CompanyRecord, EventRecord, RunRecord, RunStatus, TaskRecord
-from storage.store import transaction
-from storage.units import Committed, UnitOfWork
-from storage.writer import _commit_together
+from storage.sqlite.connection import transaction
+from storage.sqlite.loading import claim_company
+from storage.sqlite.opening import open_writer
+from storage.sqlite.unit_of_work import Committed, UnitOfWork
 
 
 @pytest.fixture

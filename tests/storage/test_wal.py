@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 import trio
 
-from storage.database import Database, open_database
-from storage.wal import WalState, shrink_wal, wal_bytes
+from storage.sqlite.database import Database, open_database
+from storage.sqlite.wal import WalState, shrink_wal, wal_bytes
 from tests.storage.connections import Flaky, sqlite_error
 
 KINDS: list[Literal["thread", "inline"]] = ["thread", "inline"]

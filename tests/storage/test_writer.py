@@ -17,8 +17,8 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable, UnitRefused
-from storage.inline import InlineConnection
-from storage.writer import BATCH_UNITS_MAX, RETRY_CAP_S, Pending, Writer
+from storage.group_commit import BATCH_UNITS_MAX, RETRY_CAP_S, Pending, Writer
+from storage.sqlite.inline import InlineConnection
 from tests.storage.connections import (
     FailingSqlite,
     Flaky,
@@ -408,7 +408,7 @@ async def test_a_hook_that_raises_is_logged_and_stops_nothing(
         flaky.errors = [BUSY]
         with capture_logs() as logs:
             assert await writer.commit(insert(1)) == (1,)
-        assert [log["event"] for log in logs] == ["storage.writer.hook_failed"] * 2
+        assert [log["event"] for log in logs] == ["storage.group_commit.hook_failed"] * 2
         await writer.aclose(0)
 
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from storage.ownership import owner_of
+from storage.sqlite.ownership import owner_of
 from tests.invariants import check_file
 
 ROOT = Path(__file__).parents[2]

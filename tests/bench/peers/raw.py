@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter, process_time, time_ns
 from typing import Any
 
-from storage.opening import open_writer
+from storage.sqlite.opening import open_writer
 from tests.bench.protocol import Values
 
 BATCH = 100

@@ -13,13 +13,13 @@ from typing import TypeVar
 import trio
 
 from storage.errors import StoreClosed
-from storage.ownership import ForkGuard
+from storage.sqlite.ownership import ForkGuard
 
 T = TypeVar("T")
 
 
 class InlineConnection:
-    """`storage.store.Connection` over an open SQLite connection, which it owns and closes."""
+    """`storage.sqlite.connection.Connection` over an open SQLite connection, which it owns and closes."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
@@ -27,7 +27,7 @@ class InlineConnection:
         self._closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T], /) -> T:
-        """Run `work` here and now; see `storage.store.Connection.run`.
+        """Run `work` here and now; see `storage.sqlite.connection.Connection.run`.
 
         The cancellation point comes before the work and the scheduling point after it, exactly as with a
         thread: callers are served in the order of their calls, and what has started stands.
@@ -42,7 +42,7 @@ class InlineConnection:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def aclose(self) -> None:
-        """Close the SQLite connection; see `storage.store.Connection.aclose`."""
+        """Close the SQLite connection; see `storage.sqlite.connection.Connection.aclose`."""
         self._guard.check()
         if not self._closed:
             self._closed = True

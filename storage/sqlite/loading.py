@@ -23,8 +23,8 @@ from storage.records import (
     ScheduleRecord,
     TaskRecord,
 )
-from storage.statements import SQL
-from storage.store import Undecodable
+from storage.sqlite.connection import Undecodable
+from storage.sqlite.statements import SQL
 from storage.values import names_of
 
 Row = Sequence[Any]

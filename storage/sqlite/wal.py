@@ -1,6 +1,6 @@
 """Keeping the write-ahead log small.
 
-A commit that finds the WAL longer than `storage.opening.WAL_PAGES` copies it into the database and begins at
+A commit that finds the WAL longer than `storage.sqlite.opening.WAL_PAGES` copies it into the database and begins at
 its start again, so under load it stays at a few megabytes. It cannot while somebody reads an old snapshot: then
 the WAL grows, and a file that has grown keeps its size. Our own readings hold no snapshot between two pages;
 another process may, for as long as it likes. So now and then somebody has to look: `shrink_wal` copies what can
@@ -15,8 +15,8 @@ from typing import Final
 
 import attrs
 
-from storage.database import Database
 from storage.errors import classify
+from storage.sqlite.database import Database
 
 SHRINK_ABOVE_BYTES: Final = 16 * 1024 * 1024  # four times what the ordinary course of things leaves
 

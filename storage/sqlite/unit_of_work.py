@@ -21,7 +21,7 @@ import attrs
 
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptRecord, CompanyRecord, EventRecord, NodeRecord, RunRecord, TaskRecord
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 from storage.values import value
 
 Row = tuple[Any, ...]

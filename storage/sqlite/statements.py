@@ -20,5 +20,7 @@ def _load(text: str) -> Mapping[str, str]:
     return MappingProxyType(named)
 
 
-SQL: Mapping[str, str] = _load(resources.files("storage").joinpath("sql", "queries.sql").read_text("utf-8"))
+SQL: Mapping[str, str] = _load(
+    resources.files("storage.sqlite").joinpath("sql", "queries.sql").read_text("utf-8")
+)
 """Name → statement. A wrong name is a ``KeyError`` at once, not an SQL error in somebody's unit."""

@@ -16,12 +16,12 @@ import attrs
 import trio
 
 from storage.errors import StoreUnavailable
-from storage.inline import InlineConnection
+from storage.group_commit import Writer
 from storage.nursery import bare_nursery
-from storage.opening import Durability, open_reader, open_writer
-from storage.ownership import acquire
-from storage.store import Connection, read
-from storage.writer import Writer
+from storage.sqlite.connection import Connection, read
+from storage.sqlite.inline import InlineConnection
+from storage.sqlite.opening import Durability, open_reader, open_writer
+from storage.sqlite.ownership import acquire
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ async def open_database(
                 await reading.aclose()
                 await writing.aclose()
             return
-        from storage.bridge import open_bridge
+        from storage.sqlite.bridge import open_bridge
 
         async with open_bridge() as bridge:
             thread = await bridge.connect(lambda: open_writer(path, durability=durability))

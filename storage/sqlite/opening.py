@@ -18,8 +18,8 @@ from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
 from storage.errors import NotADatabase, SchemaTooNew, classify, unavailable
-from storage.ownership import Handle, refuse_inherited
-from storage.store import roll_back
+from storage.sqlite.connection import roll_back
+from storage.sqlite.ownership import Handle, refuse_inherited
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
 SCHEMA_VERSION: Final = 4
@@ -140,7 +140,7 @@ def configure_reader(connection: sqlite3.Connection) -> None:
 
 def schema_script() -> str:
     """The script that creates the schema of this version."""
-    return (resources.files("storage") / "sql" / "schema.sql").read_text(encoding="utf-8")
+    return (resources.files("storage.sqlite") / "sql" / "schema.sql").read_text(encoding="utf-8")
 
 
 def _resolve(path: str | os.PathLike[str]) -> str:

@@ -5,7 +5,7 @@ The loop lives in a child of its own, so its context stays there: a host that us
 its own loop current inside our block. One loop serves any number of connections.
 
 *The hop.* aiosqlite's public methods take one statement each, but a transaction has to run whole on the
-thread (see `storage.store`). So we subclass its `Connection` and hand a function to its protected runner,
+thread (see `storage.sqlite.connection`). So we subclass its `Connection` and hand a function to its protected runner,
 `_execute`; this is the only place that does, and the range of versions is pinned. The result does not
 travel back through the asyncio future, but straight from the thread to the waiting Trio task. That halves
 the cost of a hop, and it makes the wait independent of the loop: a Ctrl-C that happens to land in a
@@ -36,7 +36,7 @@ import trio
 from outcome import Error, Outcome, capture
 
 from storage.errors import OutcomeUnknown, StoreClosed
-from storage.ownership import ForkGuard
+from storage.sqlite.ownership import ForkGuard
 
 with warnings.catch_warnings():
     # On Python 3.12 its import warns of its own future; a host that makes errors of warnings can do nothing
@@ -50,7 +50,7 @@ CLOSE_GRACE_S: Final = 2.0  # for the works already asked for, before their stat
 INTERRUPT_GRACE_S: Final = 1.0  # for an interrupted statement to end; with the grace, well under five seconds
 JOIN_S: Final = 1.0  # the thread has done its last work by then and only has to return
 
-_log = structlog.get_logger("storage.bridge")
+_log = structlog.get_logger("storage.sqlite.bridge")
 
 
 def open_bridge() -> AbstractAsyncContextManager[Bridge]:
@@ -162,7 +162,7 @@ class Bridge:
 
 
 class ThreadConnection:
-    """`storage.store.Connection` on a thread of its own. Comes from `Bridge.connect`."""
+    """`storage.sqlite.connection.Connection` on a thread of its own. Comes from `Bridge.connect`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, nursery: trio.Nursery, opener: Callable[[], sqlite3.Connection]
@@ -184,7 +184,7 @@ class ThreadConnection:
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, work: Callable[[sqlite3.Connection], T], /) -> T:
-        """Run `work` on the thread; see `storage.store.Connection.run`."""
+        """Run `work` on the thread; see `storage.sqlite.connection.Connection.run`."""
         self._guard.check()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closing:
@@ -199,7 +199,7 @@ class ThreadConnection:
 
     @trio.lowlevel.enable_ki_protection
     async def aclose(self) -> None:
-        """Close the connection and end its thread; see `storage.store.Connection.aclose`."""
+        """Close the connection and end its thread; see `storage.sqlite.connection.Connection.aclose`."""
         self._guard.check()
         self._begin_closing()
         with trio.CancelScope(shield=True):
@@ -232,7 +232,7 @@ class ThreadConnection:
                 self._runner.interrupt_statement()
                 if not await self._ends_within(INTERRUPT_GRACE_S):
                     self._runner.given_up = True
-                    _log.warning("storage.bridge.thread_left", thread=self._runner.thread.name)
+                    _log.warning("storage.sqlite.bridge.thread_left", thread=self._runner.thread.name)
             self._give_up_waiting()
             self._closed.set()
 
@@ -350,5 +350,7 @@ def _log_stray_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     """Left alone, trio-asyncio raises such an error in the host's nursery; none of its business."""
     with contextlib.suppress(Exception):  # a host's broken log processor included
         _log.error(
-            "storage.bridge.stray_error", message=context.get("message"), exc_info=context.get("exception")
+            "storage.sqlite.bridge.stray_error",
+            message=context.get("message"),
+            exc_info=context.get("exception"),
         )

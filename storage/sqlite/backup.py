@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import BackupFailed, classify, unavailable
-from storage.opening import open_copier, open_copy, open_reader
-from storage.statements import SQL
+from storage.sqlite.opening import open_copier, open_copy, open_reader
+from storage.sqlite.statements import SQL
 
 STEPS: Final = 20_000  # of SQLite's own, a few milliseconds: so often the copying asks whether to go on
 COMPLAINTS_MAX: Final = 10

@@ -19,7 +19,7 @@ import attrs
 
 from storage.codec import JSON_BYTES_MAX
 from storage.errors import InboxFull, MessageConflict
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 
 MESSAGE_CHARS_MAX: Final = 4 * JSON_BYTES_MAX
 """One message, as the schema repeats. A task with the largest payload and as much again for its nodes."""

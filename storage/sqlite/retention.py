@@ -25,7 +25,7 @@ from typing import Final
 
 import attrs
 
-from storage.statements import SQL
+from storage.sqlite.statements import SQL
 
 ROWS_MAX: Final = 500
 """Rows that one unit deletes, so that others wait for milliseconds; a task goes whole even if it has more."""
@@ -71,7 +71,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "deletions": Table("when the deletion is over", None, "company_deletion"),
         "companies": Table("never by age: deleted when somebody says so", None, "company_row"),
         "hosts": Table("events_s, but the newest"),
-        "inbox": Table("a week after its answer, see `storage.inbox`; with its company"),
+        "inbox": Table("a week after its answer, see `storage.sqlite.inbox`; with its company"),
     }
 )
 """Table → what lets its rows go. Children stand before what they refer to: rows are removed in this order."""

@@ -25,9 +25,9 @@ import trio
 from outcome import Error, Outcome, Value
 
 from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, classify, refused, unavailable
-from storage.ownership import ForkGuard
-from storage.store import Connection, transaction
-from storage.units import UnitOfWork, write_together
+from storage.sqlite.connection import Connection, transaction
+from storage.sqlite.ownership import ForkGuard
+from storage.sqlite.unit_of_work import UnitOfWork, write_together
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
@@ -38,7 +38,7 @@ BATCH_UNITS_MAX: Final = (
 RETRY_FIRST_S: Final = 0.05  # a neighbour's transaction is over by then
 RETRY_CAP_S: Final = 5.0  # an operator who made room sees it work at once
 
-_log = structlog.get_logger("storage.writer")
+_log = structlog.get_logger("storage.group_commit")
 
 
 @attrs.frozen
@@ -275,7 +275,7 @@ class Writer:
         try:
             hook(value)
         except Exception:
-            _log.exception("storage.writer.hook_failed")
+            _log.exception("storage.group_commit.hook_failed")
 
     async def _pause(self, pause_s: float) -> None:
         """Wait before the next try; raise `OutcomeUnknown` when closing has lost its patience."""

@@ -1,0 +1,7 @@
+"""The Store contract: `Store`, its operations and queries by topic, and their answers.
+
+| module | holds |
+| --- | --- |
+| `store` | the protocol, and what every engine promises |
+| `companies` | claiming, finding and listing companies |
+"""

@@ -1,0 +1,90 @@
+"""The Store: what the runtime may ask of its database, whatever the engine.
+
+An `Operation` is one durable change and a `Query` is one reading. Both are frozen values; an engine maps the type
+of each to a function that runs whole in one transaction. Nothing above the Store sees a connection, a
+statement, a column or an engine's error.
+
+Every implementation promises, and the contract suite shows:
+
+- *Durable first.* `Store.commit` returns after the change is durable, never before.
+- *All or nothing.* An operation that raises has changed nothing, and its neighbours in the same group commit
+  do not notice.
+- *Order.* Operations take effect in the order in which they were submitted.
+- *Fencing.* An operation that belongs to a company names its claim (company id and epoch) and raises `StaleEpoch`
+  when a newer claim exists.
+- *One snapshot.* A query sees one moment of the database, and every change that was answered before it began.
+- *Repeatable.* In an outage an operation is tried again. It is a value, so a later try does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from storage.errors import StoreUnavailable
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
+
+
+class Operation(Generic[T]):
+    """One durable change; `T` is what it answers. Each subclass says what it may raise."""
+
+    __slots__ = ()
+
+
+class Query(Generic[T]):
+    """One reading over one snapshot; `T` is what it answers."""
+
+    __slots__ = ()
+
+
+class Pending(Protocol[T_co]):
+    """An operation that was submitted and is not answered yet."""
+
+    async def wait(self) -> T_co:
+        """Return the answer once the change is durable. Several callers may wait, and again.
+
+        Raises `OutcomeUnknown` if the store was closed meanwhile, else what the operation raised.
+        Cancellation: stops waiting; the operation stands.
+        """
+        ...
+
+
+class Store(Protocol):
+    """A database that is open. See the module for what every implementation promises."""
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the database."""
+        ...
+
+    @property
+    def cause(self) -> StoreUnavailable | None:
+        """Why the store takes no changes at present; ``None`` while it does."""
+        ...
+
+    def submit(self, operation: Operation[T]) -> Pending[T]:
+        """Hand in an operation behind those that were handed in before. Never waits.
+
+        Raises `StoreClosed` once closing has begun, `ForkedProcess` in a forked child.
+        """
+        ...
+
+    async def commit(self, operation: Operation[T]) -> T:
+        """Submit and wait for the answer; errors and cancellation as `submit` and `Pending.wait`."""
+        ...
+
+    async def fetch(self, query: Query[T]) -> T:
+        """Answer a query. Raises `StoreUnavailable` for an error that may pass, `StoreClosed`.
+
+        Cancellation: before it starts; once started it is waited for.
+        """
+        ...
+
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
+        """`fetch`, and what ``build`` makes of the answer. ``build`` is pure and runs where the reading ran, so
+        that building something large does not hold up the event loop.
+        """
+        ...
