@@ -47,6 +47,7 @@ from actors.errors import (
 )
 from actors.events import KINDS, Event
 from actors.handlers import Context, Handler
+from actors.host import Runtime, open_runtime
 from actors.messages import (
     UNSET,
     Approve,
@@ -93,7 +94,6 @@ from actors.runtime.letters import Inbox, Letter, open_inbox
 from actors.runtime.maintenance import backup, delete_company, prune
 from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
-from actors.runtime.runtime import Runtime, open_runtime
 from actors.runtime.statistics import Statistics
 from actors.runtime.sweep import SweepReport
 from actors.sentences import describe_reason

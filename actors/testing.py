@@ -14,10 +14,16 @@ from contextlib import asynccontextmanager
 import trio
 
 from actors.handlers import Handler, freeze
+from actors.host import Runtime, run_runtime
 from actors.retention import Retention
-from actors.runtime.execution import STOP_GRACE_S, WAITING_MAX
-from actors.runtime.runtime import DRAIN_S, EXECUTIONS_MAX, Options, Runtime, run_database
-from actors.runtime.slots import ABANDONED_MAX
+from actors.runtime.options import (
+    ABANDONED_MAX,
+    DRAIN_S,
+    EXECUTIONS_MAX,
+    STOP_GRACE_S,
+    WAITING_MAX,
+    Options,
+)
 
 EPOCH_MS = 1_767_225_600_000
 """2026-01-01 00:00 UTC: where virtual wall time begins."""
@@ -65,7 +71,7 @@ async def open_test_runtime(
         retention=Retention() if retention is None else retention,
         clock_ms=clock or VirtualClock(),
     )
-    async with run_database(path, options, how="inline") as runtime:
+    async with run_runtime(path, options, how="inline") as runtime:
         yield runtime
 
 
@@ -76,10 +82,11 @@ async def run_until_idle(runtime: Runtime) -> None:
     inbox is taken first. The times of schedules are not waited for, as there is always a next one; tasks that
     may not start yet are.
     """
-    runtime.intake.wake()
+    kernel = runtime._kernel
+    kernel.intake.wake()
     while True:
-        news = runtime.hub.news
-        if runtime.idle:
+        news = kernel.services.notifier.news
+        if kernel.idle:
             await trio.lowlevel.checkpoint()
             return
         await news.wait()

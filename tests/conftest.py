@@ -19,10 +19,9 @@ import pytest
 from trio.testing import MockClock
 
 import actors.runtime.attempts
-import actors.runtime.runtime
 import storage.sqlite.database
 from actors.handlers import Handler
-from actors.runtime.runtime import Runtime
+from actors.host import Runtime
 from actors.testing import VirtualClock, open_test_runtime
 from storage.sqlite.ownership import acquire
 

@@ -29,9 +29,10 @@ from actors.core.loading import check_texts, state_of, take_in
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
 from actors.events import KINDS
-from actors.runtime.runtime import Runtime
+from actors.host import Runtime
 from storage.sqlite.loading import find_company, find_tasks, load_company
 from storage.values import changed
+from tests.inside import inside
 
 SHOWN = 5
 """Offenders named in one complaint."""
@@ -614,8 +615,8 @@ LOOKS: Mapping[str, Callable[[_Log], Iterator[Any]]] = MappingProxyType(
 async def check_runtime(runtime: Runtime) -> None:
     """Assert that a runtime's memory is sound and says what its file says, company by company. Starts no turn."""
     check_memory(runtime)
-    for cell in runtime.supervisor.cells:
-        actor = cell.actor
+    for cell in inside(runtime).services.directory.cells:
+        actor = cell.memory
         if actor is None or actor.state is None:
             continue
         while not actor.between_turns.is_set():
@@ -625,16 +626,16 @@ async def check_runtime(runtime: Runtime) -> None:
 
 def check_memory(runtime: Runtime) -> None:
     """Assert that the registry's maps agree and that slots are what live attempts hold. Synchronous."""
-    runtime.registry.check()
-    holding = [attempt for attempt in runtime.registry if attempt.slot]
-    assert runtime.registry.slots_in_use == len(holding)
-    assert len(holding) <= runtime.options.executions_max
+    inside(runtime).services.registry.check()
+    holding = [attempt for attempt in inside(runtime).services.registry if attempt.slot]
+    assert inside(runtime).services.registry.slots_in_use == len(holding)
+    assert len(holding) <= inside(runtime).services.options.executions_max
 
 
 async def _check_state(runtime: Runtime, state: CompanyState) -> None:
     """What was moved step by step is what a fresh look at the tables derives."""
     name, ids = state.company.name, list(state.entries)
-    known = runtime.handlers_known
+    known = inside(runtime).services.handler_names
 
     def load() -> Callable[[sqlite3.Connection], CompanyState]:
         def read(conn: sqlite3.Connection) -> CompanyState:
@@ -643,12 +644,12 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
             fresh = state_of(load_company(conn, company, check_texts), known)
             found = find_tasks(conn, company.company_id, ids, check_texts)
             take_in(fresh, found.tasks, found.missing)
-            fresh.wake_due(runtime.now_ms())
+            fresh.wake_due(inside(runtime).services.now_ms())
             return fresh
 
         return read
 
-    fresh = await runtime.database.read(load())
+    fresh = await inside(runtime).services.store.read(load())
     assert state.company == fresh.company
     assert state.slots == fresh.slots
     assert state.graphs == fresh.graphs

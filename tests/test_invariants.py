@@ -34,6 +34,7 @@ from actors.core.draft import AttemptKey
 from actors.runtime.attempts import AttemptRef
 from actors.testing import run_until_idle
 from storage.values import changed
+from tests.inside import inside
 
 from .conftest import Opened
 from .invariants import LOOKS, RULES, Broken, check_file, check_runtime
@@ -274,7 +275,7 @@ async def test_a_live_runtime_is_compared_with_its_file(opened: Opened, autojump
     async with opened(HANDLERS) as runtime:
         await _something_of_everything(runtime)
         await check_runtime(runtime)
-        actor = runtime.actor("acme")
+        actor = inside(runtime).services.directory.memory("acme")
         assert actor is not None
         assert actor.state is not None
         sound = actor.state.company
@@ -289,12 +290,12 @@ async def test_a_registration_that_only_one_map_has_is_found(
 ) -> None:
     async with opened(HANDLERS) as runtime:
         ref = AttemptRef("acme", AttemptKey("a", 1, 1, 0, 1))
-        runtime.registry._holding[ref] = runtime.registry.begin(ref)
+        inside(runtime).services.registry._holding[ref] = inside(runtime).services.registry.begin(ref)
         await check_runtime(runtime)
-        del runtime.registry._holding[ref]
+        del inside(runtime).services.registry._holding[ref]
         with pytest.raises(AssertionError):
             await check_runtime(runtime)
-        attempt = runtime.registry.get(ref)
+        attempt = inside(runtime).services.registry.get(ref)
         assert attempt is not None
         attempt.slot = False
-        runtime.registry.finish(ref)
+        inside(runtime).services.registry.finish(ref)

@@ -35,9 +35,10 @@ from actors import (
     WorkState,
 )
 from actors.handlers import freeze
+from actors.host import run_runtime
 from actors.messages import Message
 from actors.runtime.log import event_of
-from actors.runtime.runtime import Options, run_database
+from actors.runtime.options import Options
 from actors.states import BLOCKING
 from actors.testing import VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
@@ -303,7 +304,7 @@ async def test_what_is_blocked_is_free_the_moment_its_cause_is_gone(
 
 
 async def _tasks_events(company: Company) -> list[Any]:
-    rows = await company._runtime.database.read(
+    rows = await company._services.store.read(
         lambda conn: conn.execute(SQL["events_all"], {"after": 0, "limit": 1000}).fetchall()
     )
     return [event for event in map(event_of, rows) if event.kind.startswith("tasks.")]
@@ -538,7 +539,7 @@ async def test_every_ask_is_answered_also_when_the_store_is_away_and_the_runtime
 
     options = Options(freeze({}), clock_ms=VirtualClock())
     async with (
-        run_database(db_path, options, how="inline", wrap=wrap) as runtime,
+        run_runtime(db_path, options, how="inline", wrap=wrap) as runtime,
         trio.open_nursery() as nursery,
     ):
         await runtime.company("acme").ask(Submit("stored", mode="manual"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import trio
@@ -23,7 +23,6 @@ from actors.core.advance import MOVES_MAX, advance
 from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
-from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
 from actors.core.needs import NOTHING_FOUND, Looked, Needs, late_spenders, needs_of
 from actors.core.reports import Report, decide_report, decide_spending
@@ -33,8 +32,7 @@ from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused,
 from actors.messages import Message
 from storage.codec import clean_text
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.database import Database
+from storage.records import CompanyRecord
 from storage.sqlite.loading import (
     LoadedCompany,
     LoadedTask,
@@ -46,38 +44,20 @@ from storage.sqlite.loading import (
 from storage.sqlite.unit_of_work import Committed, UnitOfWork
 
 from . import recovery
-from .attempts import Attempt, AttemptRef, Registry
+from .attempts import Attempt, AttemptRef
 from .describe import describe
-from .execution import Executor
+from .directory import Cell, Memory
+from .executor import Executor
 from .intake import write_answer
 from .lookup import look_up
-from .mailbox import Envelope, Errand, Mailbox, Sweep
-from .slots import Slots, TurnSlots
+from .mailbox import Envelope, Errand, Sweep
+from .services import Services
+from .slots import TurnSlots
 
 BATCH_MAX = 100
 """Messages of one turn. More would only make the first of them wait for the last."""
 LOOK_AGAIN_S = 60.0
 """The loop never sleeps longer, so a wall clock that jumped is noticed."""
-IDLE_S = 10.0
-"""An actor with nothing to do stays so long: a company in conversation is not loaded anew for each message."""
-
-
-class Surroundings(Protocol):
-    """What an actor needs of the runtime."""
-
-    database: Database
-    registry: Registry
-    slots: Slots
-    executor: Executor
-    handlers: frozenset[str]
-    host_id: int
-    idle_s: float
-
-    def now_ms(self) -> int: ...
-    def live(self, company: str) -> Live: ...
-    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None: ...
-    def leave(self, company: str, due_ms: int | None, *, works: bool) -> bool: ...
-    def quiet(self, company: str) -> None: ...
 
 
 @attrs.define
@@ -111,19 +91,16 @@ class Turn:
 
 
 class CompanyActor:
-    def __init__(self, name: str, mailbox: Mailbox, around: Surroundings, *, careful: bool = False) -> None:
-        """``careful``: an actor before this one crashed, so it begins one thing at a time."""
-        self.name = name
-        self.mailbox = mailbox
-        self.around = around
-        self.state: CompanyState | None = None
-        self.between_turns = trio.Event()
-        """Set while the state holds nothing that is not committed."""
+    def __init__(self, cell: Cell, services: Services, executor: Executor) -> None:
+        self.name = cell.name
+        self.mailbox = cell.mailbox
+        self._cell = cell
+        self._memory: Memory | None = None
+        self._services = services
+        self._executor = executor
         self._readers_wait = False
         """Whether somebody waits to read between two turns."""
         self.wants_slot = False
-        self.resting = False
-        """Whether it waits for something to do."""
         self._pending_reports: list[Report] = []
         self._refusals: list[tuple[str, str]] = []
         """Told messages that the database refused, each with its reason: an event is all that their senders get."""
@@ -135,8 +112,8 @@ class CompanyActor:
         """Tasks that the sweep has not come to yet."""
         self._single_moves = 0
         """Moves that are made one by one after them, for if none of the messages was."""
-        if careful:
-            self._go_one_by_one(min(len(mailbox), BATCH_MAX))
+        if cell.careful:  # an actor before this one crashed, so this one begins one thing at a time
+            self._go_one_by_one(min(len(self.mailbox), BATCH_MAX))
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -156,13 +133,13 @@ class CompanyActor:
                 if not more and not self.mailbox.woken and await self._rest():
                     return
         finally:
-            self.around.slots.leave(self.name)
+            self._services.slots.leave(self.name)
 
     async def _run_errand(self, errand: Errand) -> None:
         """Commit what is not a turn's. Nothing that was read before rests in between: no turn is under way."""
         try:
             unit = errand.prepare(self._state)
-            value = None if unit is None else await self.around.database.writer.commit(unit)
+            value = None if unit is None else await self._services.store.writer.commit(unit)
         except BaseException as error:
             known = isinstance(error, Exception)
             errand.reply.settle(Error(error if known else OutcomeUnknown()))
@@ -177,44 +154,42 @@ class CompanyActor:
         """Wait for a wake, the next due time, or long enough to leave; says whether the actor left."""
         state = self._state
         due_ms = state.next_due_ms()
-        until_due_s = LOOK_AGAIN_S if due_ms is None else max(0.0, (due_ms - self.around.now_ms()) / 1000)
-        may_leave = not (self.around.registry.busy(self.name) or self.wants_slot or self._held_up())
-        stay_s = min(until_due_s, self.around.idle_s if may_leave else LOOK_AGAIN_S, LOOK_AGAIN_S)
-        self.resting = True
-        self.around.quiet(self.name)
+        until_due_s = LOOK_AGAIN_S if due_ms is None else max(0.0, (due_ms - self._services.now_ms()) / 1000)
+        may_leave = not (self._services.registry.busy(self.name) or self.wants_slot or self._held_up())
+        stay_s = min(until_due_s, self._services.options.idle_s if may_leave else LOOK_AGAIN_S, LOOK_AGAIN_S)
+        assert self._memory is not None
+        self._memory.resting = True
+        self._services.notifier.notify(self.name)
         try:
             await self.mailbox.wait(stay_s)
         finally:
-            self.resting = False
+            self._memory.resting = False
         if not may_leave or self.mailbox.woken or until_due_s <= stay_s:
             return False
         # from here to the removal in `leave` there is no checkpoint: no message can slip in between
         works = state.next_work_ms() is not None
-        return self.mailbox.unused and self.around.leave(self.name, state.next_due_ms(), works=works)
+        return self.mailbox.unused and self._services.directory.leave(
+            self._cell, state.next_due_ms(), works=works
+        )
 
     def _held_up(self) -> bool:
         """Whether there is work that only something in this process holds up: an absent company would not hear of
         its end.
         """
-        live = self.around.live(self.name)
+        live = self._services.live(self.name)
         held = live.abandoned or live.store_down is not None or live.suspect is not None
         return bool(held) and bool(len(self._state.open) or self._state.startable)
 
     @property
-    def works(self) -> bool:
-        """Whether work of the company becomes due by itself; its schedules aside, which never end."""
-        return self.state is not None and self.state.next_work_ms() is not None
-
-    @property
     def _state(self) -> CompanyState:
-        assert self.state is not None
-        return self.state
+        assert self._memory is not None
+        return self._memory.state
 
     async def _load(self) -> None:
         """Fence off whatever an earlier actor has under way, read the facts, and see what became of what
         was running.
         """
-        database = self.around.database
+        database = self._services.store
         company = await self._claim()
         loaded, state = await database.read(lambda conn: self._read_all(conn, company))
         bad = [task for task in loaded.tasks if task.bad is not None]
@@ -223,23 +198,23 @@ class CompanyActor:
                 await self._quarantine(task)
             company = await self._stored_company()
             loaded, state = await database.read(lambda conn: self._read_all(conn, company))
-        state.wake_due(self.around.now_ms())
-        self._pending_reports = await recovery.reports(self.name, state, self.around)
+        state.wake_due(self._services.now_ms())
+        self._pending_reports = await recovery.reports(self.name, state, self._services, self._executor)
         # no checkpoint since the registry was asked: what it told is not told again by the mailbox
         self.mailbox.drop_reports(lambda report: self._registered(report) is not None)
-        self.state = state
-        self.between_turns.set()
+        self._memory = self._cell.memory = Memory(state)
+        self._memory.between_turns.set()
 
     def _read_all(
         self, conn: sqlite3.Connection, company: CompanyRecord
     ) -> tuple[LoadedCompany, CompanyState]:
         """On the reader's thread, the building of the state too: however long the queue, the event loop goes on."""
         loaded = load_company(conn, company, check_texts)
-        return loaded, state_of(loaded, self.around.handlers)
+        return loaded, state_of(loaded, self._services.handler_names)
 
     async def _claim(self) -> CompanyRecord:
         """Become the company's actor. A company comes to be by a message, not by being looked at."""
-        writer = self.around.database.writer
+        writer = self._services.store.writer
         while not self.mailbox.addressed:
             claimed = await writer.commit(partial(claim_existing, name=self.name))
             if claimed is not None:
@@ -250,20 +225,20 @@ class CompanyActor:
 
     async def _stored_company(self) -> CompanyRecord:
         """What a quarantine has made of the budget as well."""
-        found = await self.around.database.read(lambda conn: find_company(conn, self.name))
+        found = await self._services.store.read(lambda conn: find_company(conn, self.name))
         assert found is not None
         return found
 
     def _registered(self, report: Report) -> Attempt | None:
-        return self.around.registry.get(AttemptRef(self.name, report.key))
+        return self._services.registry.get(AttemptRef(self.name, report.key))
 
     async def _quarantine(self, task: LoadedTask) -> None:
-        company, now_ms = self.name, self.around.now_ms()
+        company, now_ms = self.name, self._services.now_ms()
         unit = recovery.Quarantine(
             company, task.record.id, task.record.seq, clean_text(task.bad or ""), task.traceback, now_ms
         )
-        committed, events = await self.around.database.writer.commit(unit)
-        self.around.published(company, events, committed)
+        committed, events = await self._services.store.writer.commit(unit)
+        self._services.publisher.published(company, events, committed)
 
     # --- the turn -------------------------------------------------------------------------------------------
 
@@ -272,8 +247,9 @@ class CompanyActor:
         alone = self._alone
         turn = self._take()
         looked = await self._look(turn)
-        slots = TurnSlots(self.name, self.around.slots, self.around.registry)
-        self.between_turns = trio.Event()
+        slots = TurnSlots(self.name, self._services.slots, self._services.registry)
+        assert self._memory is not None
+        self._memory.between_turns = trio.Event()
         try:
             self._decide(turn, looked, slots)
             committed = await self._commit(turn, slots)
@@ -281,14 +257,14 @@ class CompanyActor:
                 return True
             self._act_or_answer(turn, committed, slots)
         finally:
-            self._readers_wait = bool(self.between_turns.statistics().tasks_waiting)
-            self.between_turns.set()
+            self._readers_wait = bool(self._memory.between_turns.statistics().tasks_waiting)
+            self._memory.between_turns.set()
             slots.give_back()
         self.wants_slot = turn.wants_slot or turn.kept_back
         if turn.wants_slot:
-            self.around.slots.want(self.name, self._state.company.weight)
+            self._services.slots.want(self.name, self._state.company.weight)
         if turn.kept_back:
-            self.around.slots.keep_back(self.name)
+            self._services.slots.keep_back(self.name)
         # no wake comes for what lay in the mailbox already and was not taken
         return turn.more or alone or len(self.mailbox) > 0
 
@@ -319,7 +295,7 @@ class CompanyActor:
         spenders = [one.key for one in (*turn.reports, *reports) if one.spent is not None]
         try:
             late = late_spenders(self._state, spenders) if spenders else ()
-            needs = needs_of(self._state, messages, self.around.now_ms(), late)
+            needs = needs_of(self._state, messages, self._services.now_ms(), late)
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:
             ours = isinstance(error, Exception) and not isinstance(error, StorageError)
@@ -329,20 +305,20 @@ class CompanyActor:
 
     async def _read(self, needs: Needs) -> Looked:
         company_id = self._state.company.company_id
-        found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+        found, looked = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
         bad = [task for task in found.tasks if task.bad is not None]
         for task in bad:
             await self._quarantine(task)
         if bad:
             self._state.company = await self._stored_company()
-            found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+            found, looked = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
         return looked
 
     def _decide(self, turn: Turn, looked: Looked, slots: TurnSlots) -> None:
         """Everything from the messages to the moves. No checkpoint; an exception takes all of it back."""
-        draft = turn.draft = Draft(self._state, self.around.now_ms())
+        draft = turn.draft = Draft(self._state, self._services.now_ms())
         start = draft.mark()
         current: Envelope | None = None
         try:
@@ -355,10 +331,10 @@ class CompanyActor:
             current = None
             if not (self._alone and (turn.envelopes or turn.reports)):
                 moves_max = 1 if self._alone else MOVES_MAX
-                live = self.around.live(self.name)
+                live = self._services.live(self.name)
                 before = draft.moves
                 advanced = advance(
-                    draft, slots, live, host_id=self.around.host_id, moves_max=moves_max, looked=looked
+                    draft, slots, live, host_id=self._services.host_id, moves_max=moves_max, looked=looked
                 )
                 turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
                 turn.kept_back = advanced.kept_back
@@ -387,7 +363,7 @@ class CompanyActor:
             decide_spending(draft, content, looked)
             return Value(None)
         if isinstance(content, Sweep):
-            turn.healed = recovery.look_again(draft, self.name, self.around, self._unseen) or turn.healed
+            turn.healed = recovery.look_again(draft, self.name, self._services, self._unseen) or turn.healed
             return Value(None)
         answer: Outcome[Any]
         mark = draft.mark()
@@ -417,7 +393,7 @@ class CompanyActor:
         if turn.unit is None:
             return Committed(0, 0, ())
         try:
-            pending = self.around.database.writer.submit(turn.unit)
+            pending = self._services.store.writer.submit(turn.unit)
             slots.sent()
             return await pending.wait()
         except UnitRefused as refusal:
@@ -477,7 +453,7 @@ class CompanyActor:
                 envelope.fail(ActorCrashed(self.name, describe(error), happened=True))
             for effect in turn.draft.effects if turn.draft is not None else ():
                 if isinstance(effect, EndAttempt):
-                    self.around.executor.finish(AttemptRef(self.name, effect.key))
+                    self._executor.finish(AttemptRef(self.name, effect.key))
             raise
 
     def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
@@ -488,7 +464,7 @@ class CompanyActor:
         self._pending_reports = self._pending_reports[len(turn.reports) :]
         if not turn.envelopes and not turn.reports:
             self._single_moves = max(0, self._single_moves - 1) if turn.more else 0
-        self.around.published(self.name, tuple(draft.events), committed)
+        self._services.publisher.published(self.name, tuple(draft.events), committed)
         inputs = iter(committed.inputs)
         for effect in draft.effects:
             self._perform(effect, inputs, slots)
@@ -509,7 +485,7 @@ class CompanyActor:
                 self._state.evict(change.task)
 
     def _perform(self, effect: Effect, inputs: Any, slots: TurnSlots) -> None:
-        executor = self.around.executor
+        executor = self._executor
         if isinstance(effect, StartAttempt):
             ref = AttemptRef(self.name, effect.key)
             executor.start(slots.reserved(ref), effect, next(inputs))

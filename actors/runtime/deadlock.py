@@ -8,44 +8,41 @@ every run that holds one waits for the handler's own task. None of these can end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from actors.core.state import CompanyState
 from actors.errors import WouldDeadlock
 
 from .attempts import AttemptRef
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .services import Services
 
 TaskName = tuple[str, str]
 """Company and id."""
 
 
-def refuse_deadlock(runtime: Runtime, me: AttemptRef, target: TaskName) -> None:
+def refuse_deadlock(services: Services, me: AttemptRef, target: TaskName) -> None:
     """Raise `WouldDeadlock` if the attempt ``me`` would wait for ever for the end of ``target``."""
     mine, (company, task) = (me.company, me.key.task), target
     if target == mine:
         raise WouldDeadlock(task, "it is the task of the handler that waits")
-    if _waits_for(runtime, target, mine):
+    if _waits_for(services, target, mine):
         raise WouldDeadlock(task, f"it waits in turn for {me.key.task!r}, whose handler waits for it")
-    state = _state(runtime, company)
+    state = _state(services, company)
     entry = None if state is None else state.entries.get(task)
     if state is None or entry is None or not entry.queued or company != me.company or state.slots_free:
         return
     holders = [(company, holder) for holder in state.slots.values()]
-    if holders and all(holder == mine or _waits_for(runtime, holder, mine) for holder in holders):
+    if holders and all(holder == mine or _waits_for(services, holder, mine) for holder in holders):
         raise WouldDeadlock(
             task, f"it needs a run slot, and the run of {me.key.task!r} that waits for it holds one"
         )
 
 
-def _waits_for(runtime: Runtime, task: TaskName, other: TaskName) -> bool:
+def _waits_for(services: Services, task: TaskName, other: TaskName) -> bool:
     """Whether the end of ``task`` has to wait for that of ``other``, at whatever distance."""
     seen = {task}
     work = [task]
     while work:
-        for name in _waited_for(runtime, work.pop()):
+        for name in _waited_for(services, work.pop()):
             if name == other:
                 return True
             if name not in seen:
@@ -54,18 +51,18 @@ def _waits_for(runtime: Runtime, task: TaskName, other: TaskName) -> bool:
     return False
 
 
-def _waited_for(runtime: Runtime, task: TaskName) -> Iterator[TaskName]:
+def _waited_for(services: Services, task: TaskName) -> Iterator[TaskName]:
     """Whose ends come before this one's: what its handlers wait for, and its upstreams before it is admitted."""
     company, name = task
-    for attempt in runtime.registry.of_company(company):
+    for attempt in services.registry.of_company(company):
         if attempt.ref.key.task == name:
             yield from attempt.waits_for
-    state = _state(runtime, company)
+    state = _state(services, company)
     entry = None if state is None else state.entries.get(name)
     if entry is not None and entry.waits_for_upstreams:
         yield from ((company, upstream) for upstream in entry.task.depends_on)
 
 
-def _state(runtime: Runtime, company: str) -> CompanyState | None:
-    actor = runtime.actor(company)
-    return None if actor is None else actor.state
+def _state(services: Services, company: str) -> CompanyState | None:
+    memory = services.directory.memory(company)
+    return None if memory is None else memory.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import trio
 
@@ -15,12 +15,11 @@ from actors.states import AttemptView, BudgetView, Explanation, Outcome, Schedul
 from storage.codec import check_name
 
 from . import reads
-from .context import current_attempt
+from .current import current_attempt
 from .deadlock import refuse_deadlock
+from .directory import Cell
 from .mailbox import USER_MAX, Envelope, Reply
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .services import Services
 
 R = TypeVar("R")
 
@@ -86,11 +85,9 @@ def _id(task: str) -> str:
 class Company(Reads):
     """A company of a running `Runtime`."""
 
-    _source: Runtime
-
-    def __init__(self, runtime: Runtime, name: str) -> None:
-        super().__init__(runtime, name)
-        self._runtime = runtime
+    def __init__(self, services: Services, name: str) -> None:
+        super().__init__(source_of(services), name)
+        self._services = services
 
     def __repr__(self) -> str:
         return f"<company {self.name!r}>"
@@ -116,24 +113,22 @@ class Company(Reads):
     def tell_nowait(self, message: Message[Any]) -> None:
         """`tell` that never waits: raises `MailboxFull` if there is no room."""
         envelope = Envelope(_message(message))
-        if self._runtime.closing:
-            raise RuntimeClosed
-        self._runtime.guard.check()
-        cell = self._runtime.supervisor.cell(self.name)
-        if not self._runtime.supervisor.parked_answer(cell, envelope) and not cell.mailbox.put_nowait(
-            envelope
-        ):
+        cell = self._cell()
+        if not cell.parked_answer(envelope) and not cell.mailbox.put_nowait(envelope):
             raise MailboxFull(self.name, USER_MAX)
 
     async def _put(self, envelope: Envelope) -> None:
-        self._runtime.guard.check()
-        if self._runtime.closing:
-            raise RuntimeClosed
-        cell = self._runtime.supervisor.cell(self.name)
-        if self._runtime.supervisor.parked_answer(cell, envelope):
+        cell = self._cell()
+        if cell.parked_answer(envelope):
             await trio.lowlevel.checkpoint()
             return
         await cell.mailbox.put(envelope)
+
+    def _cell(self) -> Cell:
+        self._services.guard.check()
+        if self._services.shutdown.closing:
+            raise RuntimeClosed
+        return self._services.directory.cell(self.name)
 
     async def when_settled(self, task: str) -> Outcome:
         """Wait until the task's newest run is completed, failed or stopped; at once if it is.
@@ -143,10 +138,10 @@ class Company(Reads):
         `TaskUnknown`. Goes on waiting while the store is away. Cancellation: stops waiting.
         """
         task = _id(task)
-        with self._waiting_for(task), self._runtime.hub.following(self.name) as following:
+        with self._waiting_for(task), self._services.notifier.following(self.name) as following:
             while True:
                 news = following.event
-                if self._runtime.hub.closed:
+                if self._services.notifier.closed:
                     raise RuntimeClosed("the runtime closed before the task settled")
                 try:
                     outcome = await self._outcome(task)
@@ -160,23 +155,23 @@ class Company(Reads):
 
     async def _outcome(self, task: str) -> Outcome | None:
         """How the newest run settled; nothing if it has not."""
-        seen = await reads.view(self._runtime, self.name, [task])
+        seen = await reads.view(self._source, self.name, [task])
         state, entry = reads.entry_in(seen, task)
         run = entry.run
         if run is not None and run.status.settled:
             company_id, seq = state.company.company_id, entry.task.seq
-            found = await reads.results_of_run(self._runtime.database, company_id, seq, run.number)
+            found = await reads.results_of_run(self._services.store, company_id, seq, run.number)
             return Outcome(task, run.number, run.status, found, run.reason)
         me = current_attempt.get(None)
         if me is not None:
-            refuse_deadlock(self._runtime, me, (self.name, task))
+            refuse_deadlock(self._services, me, (self.name, task))
         return None
 
     @contextmanager
     def _waiting_for(self, task: str) -> Iterator[None]:
         """While a handler waits it is known for whom, so that nobody waits for it in turn."""
         me = current_attempt.get(None)
-        attempt = None if me is None else self._runtime.registry.get(me)
+        attempt = None if me is None else self._services.registry.get(me)
         if attempt is None:
             yield
             return
@@ -196,10 +191,10 @@ class Company(Reads):
         me = current_attempt.get(None)
         if me is not None and me.company == self.name:
             raise WouldDeadlock(me.key.task, "the handler that waits is itself in flight")
-        with self._runtime.hub.following(self.name) as following:
+        with self._services.notifier.following(self.name) as following:
             while True:
                 news = following.event
-                if self._runtime.hub.closed:
+                if self._services.notifier.closed:
                     raise RuntimeClosed("the runtime closed before the company was idle")
                 if self._idle():
                     await trio.lowlevel.checkpoint()
@@ -207,16 +202,20 @@ class Company(Reads):
                 await news.wait()
 
     def _idle(self) -> bool:
-        cell = self._runtime.supervisor.find(self.name)
-        if self._runtime.registry.busy(self.name):
-            return False
-        return cell is None or (
-            cell.mailbox.unused
-            and not cell.mailbox.woken
-            and cell.actor is not None
-            and cell.actor.state is not None
-            and cell.actor.resting
-        )
+        cell = self._services.directory.find(self.name)
+        return not self._services.registry.busy(self.name) and (cell is None or cell.idle)
+
+
+def source_of(services: Services) -> reads.Source:
+    """Where the companies of a runtime are read from."""
+    return reads.Source(
+        services.store,
+        services.now_ms,
+        services.live_in_words,
+        services.handler_names,
+        services.directory,
+        services.guard,
+    )
 
 
 def _message(message: object) -> Message[Any]:

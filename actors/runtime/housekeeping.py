@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import attrs
 import structlog
@@ -31,13 +31,11 @@ from storage.sqlite.wal import shrink_wal
 
 from .deletion import MarkDeleted, finish_deletion, marked_companies
 from .describe import describe
+from .directory import Cell
 from .mailbox import Errand
 from .pruning import Pruner, Told
+from .services import Services
 from .sweep import ANSWER_S, EVERY_S
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
-    from .supervisor import Cell
 
 T = TypeVar("T")
 
@@ -50,9 +48,9 @@ WALK_AT_LEAST_EVERY_S = 6 * 3600.0
 class Housekeeper:
     """Also the `Place` where a runtime is pruned."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.database = runtime.database
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.database = services.store
         self.last: PruneReport | None = None
         self._pruner = Pruner(self)
         self._pruning = trio.Lock()
@@ -80,7 +78,7 @@ class Housekeeper:
             if company_id not in self._waited_for:
                 await self._finish_deletion(company_id)
         await self._look_at_wal()
-        retention = self._runtime.options.retention
+        retention = self._services.options.retention
         if not retention.keeps_all:
             await self._prune(retention, companies=trio.current_time() >= self._walk_at_s)
 
@@ -96,29 +94,29 @@ class Housekeeper:
 
     async def prune(self, retention: Retention | None) -> PruneReport:
         """One whole pass now, after one that is under way."""
-        return await self._prune(self._runtime.options.retention if retention is None else retention)
+        return await self._prune(self._services.options.retention if retention is None else retention)
 
     async def _prune(self, retention: Retention, *, companies: bool = True) -> PruneReport:
         async with self._pruning:
             began_s = trio.current_time()
             report = self.last = await self._pruner.prune(retention, companies=companies)
-            if companies and retention is self._runtime.options.retention:
+            if companies and retention is self._services.options.retention:
                 self._walk_at_s = began_s + _between_walks_s(retention)
         return report
 
     def now_ms(self) -> int:
-        return self._runtime.now_ms()
+        return self._services.now_ms()
 
     def alive(self, company: str) -> frozenset[int]:
-        registry = self._runtime.registry
+        registry = self._services.registry
         left = (attempt for attempt in registry.abandoned if attempt.ref.company == company)
         return frozenset(attempt.ref.key.seq for attempt in (*registry.of_company(company), *left))
 
     def told(self, position: int, event: EventRecord) -> None:
-        self._runtime.told(position, event)
+        self._services.publisher.told(position, event)
 
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
-        self._runtime.published(company, events, committed)
+        self._services.publisher.published(company, events, committed)
 
     async def between_turns(
         self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
@@ -126,7 +124,7 @@ class Housekeeper:
         """Where an actor lives it does it, else nobody can come before the unit: it is handed in at once. One that
         is parked is passed by, and so is another company that has the name by now.
         """
-        cell = self._runtime.supervisor.find(company.name)
+        cell = self._services.directory.find(company.name)
         if cell is None:
             unit = prepare(company.epoch, ())
             try:
@@ -153,11 +151,11 @@ class Housekeeper:
         if wal.bytes > WAL_BYTES_KEPT and not self._wal_told:
             self._wal_told = True
             data = {"bytes": wal.bytes, "limit_bytes": WAL_BYTES_KEPT}
-            await self._runtime.record_event(EventRecord("wal.grown", self.now_ms(), data=data))
+            await self._services.publisher.record(EventRecord("wal.grown", self.now_ms(), data=data))
         elif wal.bytes <= WAL_BYTES_KEPT and self._wal_told:
             self._wal_told = False
             event = EventRecord("wal.shrunk", self.now_ms(), data={"bytes": wal.bytes})
-            await self._runtime.record_event(event)
+            await self._services.publisher.record(event)
 
     # --- deleting a company ---------------------------------------------------------------------------------
 
@@ -166,7 +164,7 @@ class Housekeeper:
         order = _Order(name)
         try:
             committed, events = await self._mark(order)
-            self._runtime.supervisor.forget_due(name)
+            self._services.directory.due.forget(name)
             self.published(name, events, committed)
             deleted = await finish_deletion(self, order.company_id)
             assert deleted is not None, "nobody else sees to it"
@@ -178,22 +176,22 @@ class Housekeeper:
 
     async def _mark(self, order: _Order) -> Told:
         while True:
-            self._runtime.check()
-            if self._runtime.closing:
+            self._services.guard.check()
+            if self._services.shutdown.closing:
                 raise RuntimeClosed
             with suppress(StaleEpoch):  # an actor has come, or was replaced, since it was looked at
-                cell = self._runtime.supervisor.find(order.name)
+                cell = self._services.directory.find(order.name)
                 if cell is not None:
                     return await self._mark_with_actor(order, cell)
                 company = await self.database.read(lambda conn: find_company(conn, order.name))
                 if company is None:
                     raise CompanyUnknown(order.name)
-                if self._runtime.supervisor.find(order.name) is None:
+                if self._services.directory.find(order.name) is None:
                     return await self.database.writer.commit(self._mark_of(company, order))
 
     async def _mark_with_actor(self, order: _Order, cell: Cell) -> Told:
         if cell.parked is not None:
-            raise self._runtime.supervisor.parked_error(cell)
+            raise cell.parked_error
 
         def prepare(state: CompanyState) -> Unit[Told] | None:
             return None if order.given_up else self._mark_of(state.company, order)
@@ -209,7 +207,7 @@ class Housekeeper:
     def _mark_of(self, company: CompanyRecord, order: _Order) -> MarkDeleted:
         order.company_id = company.company_id
         self._waited_for.add(company.company_id)
-        registry = self._runtime.registry
+        registry = self._services.registry
         left = [attempt for attempt in registry.abandoned if attempt.ref.company == company.name]
         alive = [attempt.label for attempt in (*registry.of_company(company.name), *left)]
         return MarkDeleted(company.company_id, company.name, company.epoch, alive, self.now_ms())

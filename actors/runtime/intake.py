@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import structlog
 import trio
@@ -46,9 +46,7 @@ from storage.sqlite.connection import Undecodable
 
 from .describe import describe
 from .mailbox import Envelope, Reply
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .services import Services
 
 POLL_S: Final = 0.25
 """How often a change is looked for: a person at a terminal does not notice it."""
@@ -64,8 +62,8 @@ _log = structlog.get_logger("turnkeeper")
 
 
 class Intake:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._wake = trio.Event()
         self._look = True
         """Whether to look whatever the version says: rows may be left from the last look."""
@@ -87,7 +85,9 @@ class Intake:
         """Whether nothing is under way and nothing is left to look at. What comes after closing is the next
         host's.
         """
-        return self._runtime.closing or not (self._under_way or self._owed or self._look or self._looking)
+        return self._services.shutdown.closing or not (
+            self._under_way or self._owed or self._look or self._looking
+        )
 
     @property
     def under_way(self) -> int:
@@ -125,7 +125,7 @@ class Intake:
         self._looking = False
         if self.quiet and not self._told_quiet:
             self._told_quiet = True
-            self._runtime.hub.notify()
+            self._services.notifier.notify()
 
     def _tell_trouble(self, cause: str, error: Exception) -> None:
         """Once for each trouble, not four times a second."""
@@ -135,7 +135,7 @@ class Intake:
 
     async def _pass(self) -> None:
         await self._answer_owed()
-        if self._runtime.closing:
+        if self._services.shutdown.closing:
             self._look = False  # what waits is the next host's
             return
         for company, rows in _by_company(await self._read()).items():
@@ -157,7 +157,7 @@ class Intake:
 
         self._look = False
         try:
-            self._version, rows = await self._runtime.database.read(look)
+            self._version, rows = await self._services.store.read(look)
         except BaseException:
             self._look = True
             raise
@@ -186,13 +186,12 @@ class Intake:
     def _put(self, row: _Row) -> bool:
         """Hand a row to its company; says whether the next may follow."""
         assert row.message is not None
-        supervisor = self._runtime.supervisor
         envelope = Envelope(row.message, row, row.stored.number)
         self._begin(row)
         try:
-            cell = supervisor.cell(row.stored.company)
+            cell = self._services.directory.cell(row.stored.company)
             row.unit_answers = cell.parked is None
-            if supervisor.parked_answer(cell, envelope) or cell.mailbox.put_nowait(envelope):
+            if cell.parked_answer(envelope) or cell.mailbox.put_nowait(envelope):
                 return True
         except CompanyParked as error:
             row.settle(Error(error))
@@ -241,12 +240,10 @@ class Intake:
         owed, self._owed = self._owed, []
         if not owed:
             return
-        now_ms = self._runtime.now_ms()
+        now_ms = self._services.now_ms()
         answers = [inbox.InboxAnswer(row.stored.number, now_ms, row.answer_text(what)) for row, what in owed]
         try:
-            await self._runtime.database.writer.commit(
-                lambda conn: inbox.answer_unless_answered(conn, answers)
-            )
+            await self._services.store.writer.commit(lambda conn: inbox.answer_unless_answered(conn, answers))
         except BaseException:
             self._owed = [*owed, *self._owed]
             raise
@@ -254,10 +251,10 @@ class Intake:
             self._end(row)
 
     async def _prune(self) -> None:
-        before_ms = self._runtime.now_ms() - inbox.KEPT_MS
-        oldest_ms = await self._runtime.database.read(inbox.oldest_answer_ms)
+        before_ms = self._services.now_ms() - inbox.KEPT_MS
+        oldest_ms = await self._services.store.read(inbox.oldest_answer_ms)
         while oldest_ms is not None and oldest_ms < before_ms:
-            gone = await self._runtime.database.writer.commit(lambda conn: inbox.prune(conn, before_ms))
+            gone = await self._services.store.writer.commit(lambda conn: inbox.prune(conn, before_ms))
             if gone < inbox.PRUNE_MAX:
                 break
         self._prune_at_s = trio.current_time() + PRUNE_EVERY_S

@@ -11,17 +11,18 @@ import json
 import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from actors.errors import CursorTooOld
 from actors.events import Event
 from storage.codec import check_name
 from storage.errors import StoreClosed
-from storage.sqlite.database import Database
 from storage.sqlite.retention import floor_of
 from storage.sqlite.statements import SQL
 
-from .hub import Hub
+from .notifier import Notifier
+
+T = TypeVar("T")
 
 PAGE = 500
 """Events of one read: bounded, so that no snapshot stays open while a slow reader works."""
@@ -32,6 +33,12 @@ def event_of(row: Sequence[Any]) -> Event:
     position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, data = row
     said = json.loads(data) if data else {}
     return Event(position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, said)
+
+
+class Readable(Protocol):
+    """A database that can be read, whether or not it can be written."""
+
+    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T: ...
 
 
 class Events:
@@ -70,25 +77,27 @@ class Events:
         return event_of(self._rows.popleft())
 
 
-def follow_events(database: Database, hub: Hub, *, company: str | None, after: int | None) -> Events:
-    """Events after ``after``, and then each new one, until the hub closes."""
-    follower = _Follower(database, hub)
+def follow_events(
+    database: Readable, notifier: Notifier, *, company: str | None, after: int | None
+) -> Events:
+    """Events after ``after``, and then each new one, until the notifier closes."""
+    follower = _Follower(database, notifier)
     return Events(follower.read, Page(company, after), follower.wait)
 
 
 class _Follower:
     """Reads beside a running host: a wake is taken before reading and waited for after, so none is missed."""
 
-    def __init__(self, database: Database, hub: Hub) -> None:
+    def __init__(self, database: Readable, notifier: Notifier) -> None:
         self._database = database
-        self._hub = hub
-        self._news = hub.news
+        self._notifier = notifier
+        self._news = notifier.news
         self._last = False
 
     async def read(self, body: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
-        self._news, self._last = self._hub.news, self._hub.closed
+        self._news, self._last = self._notifier.news, self._notifier.closed
         try:
-            with self._hub.reading():
+            with self._notifier.reading():
                 return await self._database.read(body)
         except StoreClosed:
             self._last = True
@@ -97,7 +106,7 @@ class _Follower:
     async def wait(self) -> bool:
         if self._last:
             return False
-        with self._hub.reading():
+        with self._notifier.reading():
             await self._news.wait()
         return True
 

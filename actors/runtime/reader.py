@@ -16,12 +16,11 @@ from storage.nursery import bare_nursery
 from storage.sqlite.connection import Connection, read
 from storage.sqlite.opening import open_reader as open_connection
 from storage.sqlite.ownership import Owner, owner_of
-from storage.sqlite.statements import SQL
 
-from .company import CompanyActor
+from .clock import wall_clock_ms
 from .handle import Reads
 from .log import Events, Page
-from .wall import wall_clock_ms
+from .reads import Source, companies_of
 
 T = TypeVar("T")
 
@@ -55,8 +54,10 @@ class Reader:
         self, path: str, connection: Connection, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
         self.path = path
-        self.now_ms = clock_ms
-        self.database = _ReadOnly(connection)
+        self._source = Source(_ReadOnly(connection), clock_ms, self._live)
+
+    def _live(self, _company: str) -> Live:
+        return Live(no_host=self.owner is None)
 
     @property
     def owner(self) -> Owner | None:
@@ -65,12 +66,11 @@ class Reader:
 
     def company(self, name: str) -> Reads:
         """The reads of a company. Raises `InvalidName`."""
-        return Reads(self, check_name(name, what="a company's name"))  # type: ignore[arg-type]
+        return Reads(self._source, check_name(name, what="a company's name"))
 
     async def companies(self) -> tuple[str, ...]:
         """Names of all companies, sorted."""
-        rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
-        return tuple(row[0] for row in rows)
+        return await companies_of(self._source.database)
 
     def events(self, *, company: str | None = None, after: int | None = None, follow: bool = False) -> Events:
         """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
@@ -79,20 +79,7 @@ class Reader:
         Raises `CursorTooOld` in the loop if events after that position, or after the last one given out, are no
         longer kept.
         """
-        return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
-
-    def check(self) -> None:
-        """Nothing in memory can be mistaken for the parent's: the connection itself refuses a forked child."""
-
-    def actor(self, _company: str) -> CompanyActor | None:
-        return None
-
-    def live_in_words(self, _company: str) -> Live:
-        return Live(no_host=self.owner is None)
-
-    @property
-    def handlers_known(self) -> frozenset[str] | None:
-        return None
+        return Events(self._source.database.read, Page(company, after), _wait_a_little if follow else None)
 
 
 @asynccontextmanager

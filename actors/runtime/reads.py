@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import trio
@@ -28,27 +28,36 @@ from actors.events import Event
 from actors.states import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
 from storage.records import AttemptEnd, CompanyRecord, ScheduleRecord
-from storage.sqlite.database import Database
 from storage.sqlite.loading import find_company, find_tasks, load_company, load_schedules
+from storage.sqlite.ownership import ForkGuard
 from storage.sqlite.statements import SQL
 
-from .log import event_of
-
-if TYPE_CHECKING:
-    from .company import CompanyActor
+from .directory import Directory, Memory
+from .log import Readable, event_of
 
 
-class Source(Protocol):
-    """Where a company is read from."""
+@attrs.frozen
+class Source:
+    """Where companies are read from: a runtime, or a database that another process may run.
 
-    database: Database
+    ``live`` says what only the host knows. ``handlers``: the names that the host has registered, ``None`` where
+    that is not known. ``directory``: the companies in memory, where there are any.
+    """
 
-    def check(self) -> None: ...
-    def actor(self, company: str) -> CompanyActor | None: ...
-    def live_in_words(self, company: str) -> Live: ...
-    def now_ms(self) -> int: ...
-    @property
-    def handlers_known(self) -> frozenset[str] | None: ...
+    database: Readable
+    now_ms: Callable[[], int]
+    live: Callable[[str], Live]
+    handlers: frozenset[str] | None = None
+    directory: Directory | None = None
+    guard: ForkGuard | None = None
+
+    def check(self) -> None:
+        """Raise `ForkedProcess` in a forked child, which has only a copy of what is in memory."""
+        if self.guard is not None:
+            self.guard.check()
+
+    def memory(self, company: str) -> Memory | None:
+        return None if self.directory is None else self.directory.memory(company)
 
 
 MEMORY_TRIES = 10
@@ -71,29 +80,29 @@ async def view(source: Source, name: str, tasks: Sequence[str] | None = None) ->
     """
     source.check()
     for _ in range(MEMORY_TRIES):
-        actor = source.actor(name)
-        if actor is None or actor.state is None or not await _between_turns(source, name, actor):
+        memory = source.memory(name)
+        if memory is None or not await _between_turns(source, name, memory):
             break
-        if source.actor(name) is actor and actor.between_turns.is_set():
-            state = actor.state
+        if source.memory(name) is memory and memory.between_turns.is_set():
+            state = memory.state
             if tasks is None or all(task in state.entries for task in tasks):
-                return View(name, state, source.live_in_words(name))
+                return View(name, state, source.live(name))
             settled = await _read_settled(source, name, tasks)
             if settled is not None:
-                return View(name, settled, source.live_in_words(name))
-    return View(name, await _read_company(source, name, tasks), source.live_in_words(name))
+                return View(name, settled, source.live(name))
+    return View(name, await _read_company(source, name, tasks), source.live(name))
 
 
-async def _between_turns(source: Source, name: str, actor: CompanyActor) -> bool:
-    """Wait until the actor's memory holds nothing that is not committed; false if that has to wait for a
+async def _between_turns(source: Source, name: str, memory: Memory) -> bool:
+    """Wait until the memory holds nothing that is not committed; false if that has to wait for a
     store that is away, so that the tables are asked instead.
     """
     for _ in range(MEMORY_TRIES):
         with trio.move_on_after(OUTAGE_LOOK_S):
-            await actor.between_turns.wait()
-        if actor.between_turns.is_set():
+            await memory.between_turns.wait()
+        if memory.between_turns.is_set():
             return True
-        if source.live_in_words(name).store_down is not None:
+        if source.live(name).store_down is not None:
             return False
     return False
 
@@ -106,7 +115,7 @@ async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> Comp
         if company is None:
             return None
         found = find_tasks(conn, company.company_id, tasks, check_texts)
-        state = CompanyState(company, source.handlers_known)
+        state = CompanyState(company, source.handlers)
         take_in(state, found.tasks, found.missing)
         state.wake_due(source.now_ms())
         quiet = all(
@@ -124,7 +133,7 @@ async def _read_company(source: Source, name: str, tasks: Sequence[str] | None) 
         if company is None:
             return None
         loaded = load_company(conn, company, check_texts, with_schedules=False)
-        state = state_of(loaded, source.handlers_known)
+        state = state_of(loaded, source.handlers)
         if tasks:
             found = find_tasks(conn, company.company_id, tasks, check_texts)
             take_in(state, found.tasks, found.missing)
@@ -194,7 +203,7 @@ async def tasks(source: Source, name: str, *, archived: bool) -> tuple[TaskStatu
     state = await _read_company(source, name, ids)
     if state is None:
         return ()
-    seen = View(name, state, source.live_in_words(name))
+    seen = View(name, state, source.live(name))
     places = positions(state)
     made = [_status(seen, state, state.entries[task], places) for task in ids if task in state.entries]
     return tuple(await _with_titles(source, state.company, made))
@@ -282,7 +291,7 @@ async def result(source: Source, name: str, task: str) -> Mapping[str, Any]:
     return await results_of_run(source.database, state.company.company_id, entry.task.seq, run)
 
 
-async def results_of_run(database: Database, company_id: int, seq: int, run: int) -> dict[str, Any]:
+async def results_of_run(database: Readable, company_id: int, seq: int, run: int) -> dict[str, Any]:
     params = {"company_id": company_id, "seq": seq, "run": run}
     rows = await database.read(lambda conn: conn.execute(SQL["results"], params).fetchall())
     return {_node_name(spec): decode(text) for spec, text in rows}
@@ -371,3 +380,9 @@ async def _with_titles(
     rows = await source.database.read(lambda conn: conn.execute(SQL["titles"], params).fetchall())
     titles = dict(rows)
     return [attrs.evolve(status, title=titles.get(status.id, "")) for status in statuses]
+
+
+async def companies_of(database: Readable) -> tuple[str, ...]:
+    """Names of all companies, sorted."""
+    rows = await database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
+    return tuple(row[0] for row in rows)

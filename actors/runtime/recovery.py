@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import attrs
 import structlog
@@ -28,9 +27,8 @@ from storage.sqlite.statements import SQL
 from storage.sqlite.unit_of_work import Committed, write_events
 
 from .attempts import AttemptRef
-
-if TYPE_CHECKING:
-    from .company import Surroundings
+from .executor import Executor
+from .services import Services
 
 _log = structlog.get_logger("turnkeeper")
 
@@ -55,25 +53,25 @@ def running_attempts(state: CompanyState, only: Entry | None = None) -> list[Att
     return keys
 
 
-async def reports(company: str, state: CompanyState, around: Surroundings) -> list[Report]:
+async def reports(company: str, state: CompanyState, services: Services, executor: Executor) -> list[Report]:
     """One report for every attempt that has ended without its end being committed. The others are adopted
     as they are.
     """
     running = running_attempts(state)
-    gone = [key for key in running if around.registry.get(AttemptRef(company, key)) is None]
-    ended = await _orphans(company, state.company.company_id, gone, around)
+    gone = [key for key in running if services.registry.get(AttemptRef(company, key)) is None]
+    ended = await _orphans(company, state.company.company_id, gone, services)
     # from here on there is no checkpoint: an attempt that ends later is told of by the mailbox
     wanted = set(running)
-    for attempt in around.registry.of_company(company):
+    for attempt in services.registry.of_company(company):
         if attempt.ref.key not in wanted:
-            _disown(attempt.ref, attempt.phase, attempt.report, around, ended)
+            _disown(attempt.ref, attempt.phase, attempt.report, executor, ended)
         elif attempt.report is not None:
             ended.append(attempt.report)
     for entry in ending_runs(state):
         for key in running_attempts(state, entry):
-            around.executor.cancel(AttemptRef(company, key), "stopped")
+            executor.cancel(AttemptRef(company, key), "stopped")
     for key in superseded_attempts(state):
-        around.executor.cancel(AttemptRef(company, key), "superseded")
+        executor.cancel(AttemptRef(company, key), "superseded")
     return ended
 
 
@@ -100,27 +98,27 @@ def _is_ending(entry: Entry, run: RunRecord) -> bool:
 
 
 def _disown(
-    ref: AttemptRef, phase: Phase, report: Report | None, around: Surroundings, ended: list[Report]
+    ref: AttemptRef, phase: Phase, report: Report | None, executor: Executor, ended: list[Report]
 ) -> None:
     """An attempt that no row knows of: it may do no more, and its report will be late."""
     if report is not None:
         ended.append(report)
     elif phase in (Phase.EXECUTING, Phase.WAITING):
-        around.executor.cancel(ref, "superseded")
+        executor.cancel(ref, "superseded")
 
 
-async def _orphans(
-    company: str, company_id: int, keys: list[AttemptKey], around: Surroundings
-) -> list[Report]:
+async def _orphans(company: str, company_id: int, keys: list[AttemptKey], services: Services) -> list[Report]:
     """What became of attempts that nobody runs; the commands that they left are ended first, all at once, as each
     may take some seconds.
     """
-    found = [await around.database.read(_process_of(company_id, key)) for key in keys]
+    found = [await services.store.read(_process_of(company_id, key)) for key in keys]
     async with trio.open_nursery() as nursery:
         for key, (pid, started, _) in zip(keys, found, strict=True):
             if pid is not None and started is not None:
                 nursery.start_soon(_end_orphan, company, key, pid, started)
-    return [_orphan(key, host_id == around.host_id) for key, (_, _, host_id) in zip(keys, found, strict=True)]
+    return [
+        _orphan(key, host_id == services.host_id) for key, (_, _, host_id) in zip(keys, found, strict=True)
+    ]
 
 
 _Process = tuple[int | None, str | None, int | None]
@@ -143,7 +141,7 @@ def _orphan(key: AttemptKey, ours: bool) -> Report:
     return Report(key, AttemptEnd.LOST)
 
 
-def look_again(draft: Draft, company: str, around: Surroundings, unseen: list[str]) -> bool:
+def look_again(draft: Draft, company: str, services: Services, unseen: list[str]) -> bool:
     """The sweep's question to an actor that lives: is everything that should run really there? Says whether
     it was not.
 
@@ -153,7 +151,7 @@ def look_again(draft: Draft, company: str, around: Surroundings, unseen: list[st
     healed = False
     state = draft.state
     for key in running_attempts(state):
-        if around.registry.get(AttemptRef(company, key)) is None:
+        if services.registry.get(AttemptRef(company, key)) is None:
             decide_report(
                 draft,
                 Report(

@@ -21,9 +21,6 @@ from actors.core.transitions import Phase
 
 from .attempts import Attempt, AttemptRef, Registry
 
-ABANDONED_MAX = 16
-"""Attempts left behind that still live. Each may hold a thread or worse, so past this nothing new starts."""
-
 
 class Slots:
     def __init__(
@@ -32,7 +29,7 @@ class Slots:
         registry: Registry,
         wake: Callable[[str], None],
         *,
-        abandoned_max: int = ABANDONED_MAX,
+        abandoned_max: int,
     ) -> None:
         self.executions_max = executions_max
         self.abandoned_max = abandoned_max

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from actors.retention import PruneReport
 from storage.group_commit import WriterStatistics
 from storage.sqlite.wal import wal_bytes
 
-from .sweep import SweepReport
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .housekeeping import Housekeeper
+from .intake import Intake
+from .services import Services
+from .sweep import Sweeper, SweepReport
+from .watchdog import Watchdog
 
 
 @attrs.frozen
@@ -46,26 +45,29 @@ class Statistics:
     loop_lag_s: float
 
 
-def statistics_of(runtime: Runtime) -> Statistics:
-    cells = runtime.supervisor.cells
-    states = [cell.actor.state for cell in cells if cell.actor is not None and cell.actor.state is not None]
+def statistics_of(
+    services: Services, sweeper: Sweeper, intake: Intake, housekeeper: Housekeeper, watchdog: Watchdog
+) -> Statistics:
+    cells = services.directory.cells
+    states = [cell.memory.state for cell in cells if cell.memory is not None]
     depths = [cell.mailbox.depths for cell in cells]
+    writer = services.store.writer
     return Statistics(
         companies=len(cells),
         queued=sum(state.queued for state in states),
         active=sum(len(state.slots) for state in states),
-        executing=runtime.registry.slots_in_use,
-        waiting=runtime.registry.waiting,
-        abandoned=len(runtime.registry.abandoned),
-        executions_max=runtime.slots.executions_max,
+        executing=services.registry.slots_in_use,
+        waiting=services.registry.waiting,
+        abandoned=len(services.registry.abandoned),
+        executions_max=services.slots.executions_max,
         parked=tuple(cell.name for cell in cells if cell.parked is not None),
         mailbox_user=sum(user for user, _ in depths),
         mailbox_system=sum(system for _, system in depths),
-        inbox=runtime.intake.under_way,
-        last_sweep=runtime.last_sweep,
-        last_prune=runtime.last_prune,
-        wal_bytes=wal_bytes(runtime.path),
-        writer=runtime.database.writer.statistics,
-        store_available=runtime.database.writer.available,
-        loop_lag_s=runtime.watchdog.lag_s,
+        inbox=intake.under_way,
+        last_sweep=sweeper.last,
+        last_prune=housekeeper.last,
+        wal_bytes=wal_bytes(services.store.path),
+        writer=writer.statistics,
+        store_available=writer.available,
+        loop_lag_s=watchdog.lag_s,
     )

@@ -1,41 +1,32 @@
-"""The supervisor: a directory of companies that have something to do, each watched over by a wrapper that
-catches.
+"""The supervisor: watches over the company of each cell of the directory, with a wrapper that catches.
 
-A company is a *cell*: its mailbox, its actor if one runs, and its crashes. The cell outlives its actors. A
-crashed actor is started again from stored facts after a rest that grows; while the rest is long the company
-is parked. Look-up-or-start is synchronous, and so is leaving, so no message falls between two actors. One
-company's trouble never reaches another.
+A crashed actor is started again from stored facts after a rest that grows; while the rest is long the company
+is parked. One company's trouble never reaches another.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
-import attrs
 import structlog
 import trio
 
-from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
+from actors.core.restart import PARKED_ABOVE_S, add_crash, delay_s
 from actors.core.schedules import schedule_of
-from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
-from actors.messages import Unpark, Unparked
+from actors.errors import CompanyDeleted, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
 from storage.records import EventRecord
 from storage.sqlite.statements import SQL
 
 from . import recovery
+from .clock import WallWatch
 from .company import CompanyActor, Crash
 from .describe import describe
-from .mailbox import Envelope, Mailbox, Sweep
-from .wall import WallWatch
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .directory import Cell
+from .executor import Executor
+from .services import Services
 
 _log = structlog.get_logger("turnkeeper")
 
@@ -45,161 +36,57 @@ AGAIN_S = 1.0
 at once, and the next a second later."""
 
 
-@attrs.define(eq=False)
-class Cell:
-    """One company in the directory."""
-
-    name: str
-    mailbox: Mailbox = attrs.field(factory=Mailbox)
-    actor: CompanyActor | None = None
-    crashes: tuple[float, ...] = ()
-    parked: str | None = None
-    parked_until_s: float = 0.0
-    last_about: str | None = None
-    """The task or schedule that the last crash was about; twice in a row and it is set aside."""
-    careful: bool = False
-    """Whether the next actor should go one step at a time."""
-    unpark: trio.Event = attrs.field(factory=trio.Event)
-    """Ends its rest."""
-    unparked: bool = False
-    """Whether a person did."""
-
-
-class _DueTimes:
-    """When absent companies become due: one time each, however often they come and go."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
-        self.working: set[str] = set()
-        """Those of them that wait for work of theirs, and not only for a schedule."""
-        self._heap: list[tuple[int, str]] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def __contains__(self, company: object) -> bool:
-        return company in self._of
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._of)
-
-    def note(self, company: str, due_ms: int, *, works: bool = True) -> None:
-        if works:
-            self.working.add(company)
-        else:
-            self.working.discard(company)
-        if self._of.get(company) != due_ms:
-            self._of[company] = due_ms
-            heappush(self._heap, (due_ms, company))
-        if len(self._heap) > 2 * len(self._of) + 64:
-            self._heap = sorted((due, name) for name, due in self._of.items())
-
-    def forget(self, company: str) -> None:
-        self._of.pop(company, None)
-        self.working.discard(company)
-
-    def first(self) -> tuple[int, str] | None:
-        """The earliest time and whose it is."""
-        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
-            heappop(self._heap)
-        return self._heap[0] if self._heap else None
-
-
 class Supervisor:
-    def __init__(self, nursery: trio.Nursery, runtime: Runtime) -> None:
+    def __init__(self, nursery: trio.Nursery, services: Services, executor: Executor) -> None:
         self._nursery = nursery
-        self._runtime = runtime
-        self._cells: dict[str, Cell] = {}
-        self._due = _DueTimes()
-        self._due_changed = trio.Event()
-        self._wall = WallWatch(runtime.now_ms(), trio.current_time())
+        self._services = services
+        self._executor = executor
+        self._directory = services.directory
+        self._directory.start = self._start
+        self._wall = WallWatch(services.now_ms(), trio.current_time())
         self._again: deque[str] = deque()
         """Absent companies that have to look, because the wall clock went back."""
-        self.closed = False
 
-    # --- the directory --------------------------------------------------------------------------------------
-
-    def cell(self, company: str) -> Cell:
-        """The company's cell, started if it has none. Synchronous."""
-        cell = self._cells.get(company)
-        if cell is None:
-            if self.closed or self._nursery.cancel_scope.cancel_called:
-                raise RuntimeClosed
-            cell = self._cells[company] = Cell(company)
-            self._due.forget(company)
-            self._nursery.start_soon(self._watch, cell, name=f"company {company}")
-        return cell
-
-    def find(self, company: str) -> Cell | None:
-        return self._cells.get(company)
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        return tuple(self._cells.values())
-
-    def leave(self, cell: Cell, due_ms: int | None, *, works: bool) -> bool:
-        """The actor has nothing to do; ``works``: work of it becomes due, and not only a schedule.
-
-        Removal and the check before it have no checkpoint between. While its crashes count it stays, for they
-        would be forgotten with it.
-        """
-        if counts(cell.crashes, trio.current_time()):
-            return False
-        if self._cells.get(cell.name) is cell:
-            del self._cells[cell.name]
-        self.note_due(cell.name, due_ms, works=works)
-        return True
-
-    def wake(self, company: str) -> None:
-        """Make the company look. One that has no actor is started: it looks when it begins."""
-        with suppress(RuntimeClosed):
-            self.cell(company).mailbox.wake()
-
-    def forget_due(self, company: str) -> None:
-        """The company is no more."""
-        self._due.forget(company)
+    def _start(self, cell: Cell) -> None:
+        if self._nursery.cancel_scope.cancel_called:
+            raise RuntimeClosed
+        self._nursery.start_soon(self._watch, cell, name=f"company {cell.name}")
 
     # --- due times of absent companies ----------------------------------------------------------------------
-
-    def note_due(self, company: str, due_ms: int | None, *, works: bool) -> None:
-        if due_ms is not None:
-            self._due.note(company, due_ms, works=works)
-            self._due_changed.set()
-
-    @property
-    def has_due(self) -> bool:
-        """Whether work of an absent company becomes due."""
-        return bool(self._due.working)
 
     def clock_showed(self, last_ms: int) -> None:
         """The wall clock has shown this before the process began."""
         self._wall = WallWatch(last_ms, trio.current_time())
-        self._due_changed.set()
+        self._directory.due_changed.set()
 
     async def bring_back(self) -> None:
         """Start companies whose due time has come, a page at a time. One child for all of them."""
         while True:
-            self._due_changed = trio.Event()
-            now_ms = self._runtime.now_ms()
+            self._directory.due_changed = trio.Event()
+            now_ms = self._services.now_ms()
             if self._wall.went_back(now_ms, trio.current_time()):
-                self._again.extend(self._due)
+                self._again.extend(self._directory.due)
             self._look_again()
             woken = 0
-            while (first := self._due.first()) is not None and first[0] <= now_ms and woken < AGAIN_MAX:
-                self._due.forget(first[1])
-                self.wake(first[1])
+            while (
+                (first := self._directory.due.first()) is not None
+                and first[0] <= now_ms
+                and woken < AGAIN_MAX
+            ):
+                self._directory.due.forget(first[1])
+                self._directory.wake(first[1])
                 woken += 1
             longest_s = AGAIN_S if self._again else 60.0
             wait_s = longest_s if first is None else min(max(0.0, (first[0] - now_ms) / 1000), longest_s)
             with trio.move_on_after(wait_s):
-                await self._due_changed.wait()
+                await self._directory.due_changed.wait()
 
     def _look_again(self) -> None:
         """Start some of those that the clock left behind: what they wait for may be due by another reckoning."""
         for _ in range(min(len(self._again), AGAIN_MAX)):
             company = self._again.popleft()
-            if company in self._due:
-                self.wake(company)
+            if company in self._directory.due:
+                self._directory.wake(company)
 
     # --- watching over one company --------------------------------------------------------------------------
 
@@ -209,13 +96,11 @@ class Supervisor:
         cancellation.
         """
         try:
-            while not self.closed:
-                cell.actor = CompanyActor(
-                    cell.name, cell.mailbox, self._runtime.surroundings, careful=cell.careful
-                )
+            while not self._directory.closed:
+                actor = CompanyActor(cell, self._services, self._executor)
                 cell.careful = False
                 try:
-                    await cell.actor.run()
+                    await actor.run()
                 except (StaleEpoch, StoreClosed, OutcomeUnknown) as error:
                     self._end(cell, error)
                     return
@@ -230,10 +115,9 @@ class Supervisor:
                     continue
                 return
         finally:
-            cell.actor = None
-            if self._cells.get(cell.name) is cell:
-                del self._cells[cell.name]
-            if cell.mailbox.closed is None and (not cell.mailbox.unused or self.closed):
+            cell.memory = None
+            self._directory.remove(cell)
+            if cell.mailbox.closed is None and (not cell.mailbox.unused or self._directory.closed):
                 cell.mailbox.close(RuntimeClosed())
 
     def _end(self, cell: Cell, error: BaseException) -> None:
@@ -253,7 +137,7 @@ class Supervisor:
 
     async def _crashed(self, cell: Cell, error: Exception) -> None:
         """Write down the crash, set aside a task or a schedule that caused two in a row, and rest."""
-        cell.actor, cell.careful = None, True
+        cell.memory, cell.careful = None, True
         cause = error.cause if isinstance(error, Crash) else error
         about = error.about if isinstance(error, Crash) else None
         text = describe(cause)
@@ -266,10 +150,10 @@ class Supervisor:
         if again and about is not None and await self._set_aside(cell, about, cause):
             cell.crashes = ()
         rest_s = delay_s(len(cell.crashes))
-        await self._runtime.record_company_event(
+        await self._services.publisher.record_of_company(
             cell.name,
             EventRecord(
-                "actor.crashed", self._runtime.now_ms(), task=task, reason=text, data={"cause": text}
+                "actor.crashed", self._services.now_ms(), task=task, reason=text, data={"cause": text}
             ),
         )
         if rest_s > 0:
@@ -281,14 +165,14 @@ class Supervisor:
         if rest_s > PARKED_ABOVE_S:
             cell.parked = cause
             cell.parked_until_s = trio.current_time() + rest_s
-            cell.mailbox.fail_all(self.parked_error(cell), asked_only=True)
+            cell.mailbox.fail_all(cell.parked_error, asked_only=True)
         try:
             if tell and cell.parked is not None:
                 data = {"cause": cause, "wait_s": rest_s}
-                await self._runtime.record_company_event(
-                    cell.name, EventRecord("company.parked", self._runtime.now_ms(), reason=cause, data=data)
+                await self._services.publisher.record_of_company(
+                    cell.name, EventRecord("company.parked", self._services.now_ms(), reason=cause, data=data)
                 )
-            if not self._runtime.closing:
+            if not self._services.shutdown.closing:
                 with trio.move_on_after(rest_s):
                     await cell.unpark.wait()
         finally:
@@ -296,13 +180,13 @@ class Supervisor:
         if cell.unparked:
             cell.crashes = ()
             if tell and was_parked is not None:
-                await self._runtime.record_company_event(
-                    cell.name, EventRecord("company.unparked", self._runtime.now_ms())
+                await self._services.publisher.record_of_company(
+                    cell.name, EventRecord("company.unparked", self._services.now_ms())
                 )
 
     def hurry(self) -> None:
         """The runtime closes: who rests tries once more, so that ends of attempts are committed."""
-        for cell in self._cells.values():
+        for cell in self._directory.cells:
             cell.unpark.set()
 
     async def _set_aside(self, cell: Cell, about: str, cause: BaseException) -> bool:
@@ -311,9 +195,9 @@ class Supervisor:
         if schedule is None:
             return await self._quarantine(cell, about, cause)
         why = clean_text(f"its moves failed twice: {describe(cause)}")
-        unit = recovery.DisableSchedule(cell.name, schedule, why, self._runtime.now_ms())
-        committed, events = await self._runtime.database.writer.commit(unit)
-        self._runtime.published(cell.name, events, committed)
+        unit = recovery.DisableSchedule(cell.name, schedule, why, self._services.now_ms())
+        committed, events = await self._services.store.writer.commit(unit)
+        self._services.publisher.published(cell.name, events, committed)
         return bool(events)
 
     async def _quarantine(self, cell: Cell, task: str, cause: BaseException) -> bool:
@@ -324,7 +208,7 @@ class Supervisor:
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]
         name = cell.name
-        row = await self._runtime.database.read(
+        row = await self._services.store.read(
             lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
         )
         if row is None or row[1]:
@@ -332,27 +216,10 @@ class Supervisor:
         why = clean_text(f"its moves failed twice: {describe(cause)}")
         if isinstance(cause, recovery.BadRow):
             why = clean_text(str(cause))
-        unit = recovery.Quarantine(name, task, row[0], why, shown, self._runtime.now_ms())
-        committed, events = await self._runtime.database.writer.commit(unit)
-        self._runtime.published(name, events, committed)
-        for attempt in self._runtime.registry.of_company(name):
+        unit = recovery.Quarantine(name, task, row[0], why, shown, self._services.now_ms())
+        committed, events = await self._services.store.writer.commit(unit)
+        self._services.publisher.published(name, events, committed)
+        for attempt in self._services.registry.of_company(name):
             if attempt.ref.key.task == task:
-                self._runtime.executor.cancel(attempt.ref, "superseded")
+                self._executor.cancel(attempt.ref, "superseded")
         return True
-
-    # --- messages -------------------------------------------------------------------------------------------
-
-    def parked_answer(self, cell: Cell, envelope: Envelope) -> bool:
-        """Answer a message to a parked company; says whether it was answered, so that it must not be put."""
-        if cell.parked is None or isinstance(envelope.content, Sweep):
-            return False
-        if isinstance(envelope.content, Unpark):
-            cell.unparked = True
-            cell.unpark.set()
-            envelope.answer(Unparked(was_parked=True))
-            return True
-        raise self.parked_error(cell)
-
-    def parked_error(self, cell: Cell) -> CompanyParked:
-        wait_s = max(0.0, cell.parked_until_s - trio.current_time())
-        return CompanyParked(cell.name, cell.parked or "", wait_s)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import attrs
 import structlog
@@ -24,9 +23,7 @@ from storage.sqlite.statements import SQL
 
 from .describe import describe
 from .mailbox import Envelope, Sweep
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .services import Services
 
 _log = structlog.get_logger("turnkeeper")
 
@@ -51,8 +48,8 @@ class SweepReport:
 
 
 class Sweeper:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.last: SweepReport | None = None
         self._rests_until_s: dict[str, float] = {}
         """Companies with a long backlog, until when they are left in peace."""
@@ -69,7 +66,7 @@ class Sweeper:
 
     async def sweep(self) -> SweepReport:
         """One pass over everything that may need it."""
-        urgent, waiting = await self._runtime.database.read(self._names)
+        urgent, waiting = await self._services.store.read(self._names)
         resting = self._at_rest(name for name in waiting if name not in urgent)
         await self._mark_checked(list(resting))  # or they would be the oldest for ever
         names = list(urgent | dict.fromkeys(name for name in waiting if name not in resting))
@@ -80,10 +77,10 @@ class Sweeper:
             asked += len(page)
             healed += page_healed
             errors += page_errors
-        self.last = SweepReport(self._runtime.now_ms(), asked, healed, errors)
+        self.last = SweepReport(self._services.now_ms(), asked, healed, errors)
         if healed:
             data = {"healed": healed, "companies": asked}
-            await self._runtime.record_event(EventRecord("sweep.finished", self.last.at_ms, data=data))
+            await self._services.publisher.record(EventRecord("sweep.finished", self.last.at_ms, data=data))
         return self.last
 
     def _names(self, conn: sqlite3.Connection) -> tuple[dict[str, None], list[str]]:
@@ -93,7 +90,7 @@ class Sweeper:
         while rows := conn.execute(SQL["sweep_active"], {"after": after, "limit": PAGE}).fetchall():
             found.update(dict.fromkeys(row[0] for row in rows))
             after = rows[-1][1]
-        due = {"now_ms": self._runtime.now_ms(), "limit": QUEUED_MAX}
+        due = {"now_ms": self._services.now_ms(), "limit": QUEUED_MAX}
         for statement in ("sweep_due", "sweep_schedules"):
             found.update(dict.fromkeys(row[0] for row in conn.execute(SQL[statement], due).fetchall()))
         queued = conn.execute(SQL["sweep_queued"], {"limit": QUEUED_MAX}).fetchall()
@@ -103,13 +100,17 @@ class Sweeper:
         """Those that are not there and were looked at not long ago, as their backlog goes."""
         now_s = trio.current_time()
         self._rests_until_s = {name: until for name, until in self._rests_until_s.items() if until > now_s}
-        return {name for name in names if name in self._rests_until_s and self._runtime.actor(name) is None}
+        return {
+            name
+            for name in names
+            if name in self._rests_until_s and self._services.directory.memory(name) is None
+        }
 
     def _note_backlogs(self, names: Iterable[str]) -> None:
         for name in names:
-            actor = self._runtime.actor(name)
-            if actor is not None and actor.state is not None:
-                rest_s = len(actor.state.entries) / TASKS_A_SECOND
+            memory = self._services.directory.memory(name)
+            if memory is not None:
+                rest_s = len(memory.state.entries) / TASKS_A_SECOND
                 if rest_s > EVERY_S:
                     self._rests_until_s[name] = trio.current_time() + rest_s
 
@@ -120,7 +121,7 @@ class Sweeper:
         for name in names:
             sweep = Sweep()
             try:
-                cell = self._runtime.supervisor.cell(name)
+                cell = self._services.directory.cell(name)
                 if cell.parked is None:  # one that is parked looks when its rest is over
                     cell.mailbox.put_nowait(Envelope(sweep))
                     sweeps.append(sweep)
@@ -139,7 +140,7 @@ class Sweeper:
 
     async def _mark_checked(self, names: list[str]) -> None:
         if names:
-            params = {"names": json.dumps(names), "now_ms": self._runtime.now_ms()}
-            await self._runtime.database.writer.commit(
+            params = {"names": json.dumps(names), "now_ms": self._services.now_ms()}
+            await self._services.store.writer.commit(
                 lambda conn: conn.execute(SQL["mark_checked"], params).rowcount
             )

@@ -21,7 +21,6 @@ from trio.testing import MockClock
 
 import actors.runtime.company
 import actors.runtime.recovery
-import actors.runtime.runtime
 from actors import (
     ActorCrashed,
     AttemptEnd,
@@ -36,10 +35,11 @@ from actors import (
     WorkState,
 )
 from actors.runtime.company import CompanyActor
-from actors.runtime.execution import Executor
-from actors.runtime.runtime import Surroundings
+from actors.runtime.executor import Executor
+from actors.runtime.publisher import Publisher
 from storage.group_commit import Writer
 from storage.sqlite.unit_of_work import UnitOfWork
+from tests.inside import inside
 from tests.runtime.support import GatedConnection, Wrapper, a_host, a_task, idle, of_kind, stored_events
 
 # --- places -----------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ TURN = MappingProxyType(
         "advance": (actors.runtime.company, "advance"),
         "commit": (Writer, "submit"),
         "inside the commit": (UnitOfWork, "__call__"),
-        "publish": (Surroundings, "published"),
+        "publish": (Publisher, "published"),
         "act": (CompanyActor, "_perform"),
         "start": (Executor, "start"),
         "cancel": (Executor, "cancel"),
@@ -181,7 +181,9 @@ class Scene:
     async def has(self, phase: str) -> None:
         """Wait until the attempt at ``a`` is in this phase."""
         await trio.testing.wait_all_tasks_blocked()
-        phases = {attempt.ref.key.task: attempt.phase.value for attempt in self.runtime.registry}
+        phases = {
+            attempt.ref.key.task: attempt.phase.value for attempt in inside(self.runtime).services.registry
+        }
         assert phases["a"] == phase
 
 
@@ -258,9 +260,9 @@ async def _reported(scene: Scene) -> None:
     await scene.gate.made.is_asked()
     scene.let_go.set()
     await scene.has("finalizing")
-    actor = scene.runtime.actor("k")
-    assert actor is not None
-    assert actor.mailbox.depths == (0, 1)
+    cell = inside(scene.runtime).services.directory.find("k")
+    assert cell is not None
+    assert cell.mailbox.depths == (0, 1)
 
 
 async def _end_commit(scene: Scene) -> None:
@@ -326,7 +328,7 @@ async def test_a_crash_of_the_actor_runs_nothing_twice_and_loses_nothing(
 
 async def _let_everything_end(scene: Scene, asks: Message[Any] | None) -> None:
     await trio.testing.wait_all_tasks_blocked()
-    scene.runtime.registry.check()
+    inside(scene.runtime).services.registry.check()
     scene.other_go.set()
     scene.may_end.set()
     if asks is not None and any(isinstance(answer, ActorCrashed) for answer in scene.answers):
@@ -352,9 +354,9 @@ async def _everything_is_as_if_nothing_had_been(scene: Scene, *, stopped: bool) 
     assert node.tries == 0
     assert len(scene.starts) == len(set(scene.starts)), "no handler began twice"
     assert scene.starts[0] == f"k/a/1/{node.name}/0"
-    runtime.registry.check()
-    assert (len(runtime.registry), runtime.registry.abandoned) == (0, ())
-    assert runtime.slots.free == 1
+    inside(runtime).services.registry.check()
+    assert (len(inside(runtime).services.registry), inside(runtime).services.registry.abandoned) == (0, ())
+    assert inside(runtime).services.slots.free == 1
     counted = runtime.statistics()
     assert (counted.active, counted.executing, counted.waiting, counted.mailbox_system) == (0, 0, 0, 0)
     await company.ask(a_task(id="afterwards"))

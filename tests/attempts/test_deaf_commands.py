@@ -18,6 +18,7 @@ import trio
 from actors import AttemptEnd, Backoff, Node, Runtime, Stop, Submit, WorkState, processes
 from actors.commands import commands
 from actors.runtime.attempts import Attempt
+from tests.inside import inside
 from tests.runtime.support import a_host, kinds, of_kind, stored_events
 
 PATIENCE_S = 120.0
@@ -55,12 +56,12 @@ async def until_gone(*pids: int) -> None:
 
 async def until_left_behind(runtime: Runtime, count: int) -> None:
     with trio.fail_after(PATIENCE_S):
-        while len(runtime.registry.abandoned) != count:
+        while len(inside(runtime).services.registry.abandoned) != count:
             await trio.sleep(0.01)
 
 
 def its_attempt(runtime: Runtime) -> Attempt:
-    (attempt,) = (attempt for attempt in runtime.registry if attempt.ref.company == "k")
+    (attempt,) = (attempt for attempt in inside(runtime).services.registry if attempt.ref.company == "k")
     return attempt
 
 
@@ -76,7 +77,7 @@ async def test_a_deaf_command_is_killed_with_its_children_and_its_slot_is_free_a
         await company.ask(deaf())
         pids = await until_up(tmp_path)
         await runtime.company("other").ask(Submit("behind it", id="o", handler="ok"))
-        runtime.executor.cancel_attempt(its_attempt(runtime), why)
+        inside(runtime).executor.cancel_attempt(its_attempt(runtime), why)
         with trio.fail_after(PATIENCE_S):
             outcome = await company.when_settled("deaf")
             await runtime.company("other").when_settled("o")
@@ -153,10 +154,10 @@ async def test_a_command_that_cannot_be_killed_is_left_behind_and_counted_until_
         pids = await until_up(tmp_path)
         stuck.pid = pids[0]
         first = its_attempt(runtime)
-        runtime.executor.cancel_attempt(first, "timed_out")
+        inside(runtime).executor.cancel_attempt(first, "timed_out")
         await until_left_behind(runtime, 1)
-        assert runtime.registry.abandoned == (first,)
-        assert (runtime.statistics().abandoned, runtime.registry.slots_in_use) == (1, 0)
+        assert inside(runtime).services.registry.abandoned == (first,)
+        assert (runtime.statistics().abandoned, inside(runtime).services.registry.slots_in_use) == (1, 0)
         assert [view.end for view in await company.attempts("deaf")] == [AttemptEnd.TIMED_OUT]
         held_up = await company.status("deaf")
         assert held_up.state is WorkState.RUNNING, "at abandoned_max its next attempt has to wait"
@@ -186,7 +187,7 @@ async def test_below_abandoned_max_the_node_goes_on_beside_a_command_that_cannot
         await company.ask(deaf())
         pids = await until_up(tmp_path)
         stuck.pid = pids[0]
-        runtime.executor.cancel_attempt(its_attempt(runtime), "timed_out")
+        inside(runtime).executor.cancel_attempt(its_attempt(runtime), "timed_out")
         with trio.fail_after(PATIENCE_S):
             assert (await company.when_settled("deaf")).status.value == "completed"
         assert runtime.statistics().abandoned == 1

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from actors import Context, Node, SetLimits, Submit, SubmitMany, WorkState
 from actors.testing import run_until_idle
 from tests.conftest import Opened
+from tests.inside import inside
 
 SLOTS = 4
 
@@ -124,5 +125,5 @@ async def test_slots_are_never_more_than_the_limit_with_many_companies(
                 SubmitMany([Submit("x", handler="work") for _ in range(5)])
             )
         await run_until_idle(runtime)
-        assert runtime.registry.slots_in_use == 0
+        assert inside(runtime).services.registry.slots_in_use == 0
     assert high == 3

@@ -42,6 +42,7 @@ from actors import (
 )
 from actors.core.draft import Draft
 from actors.core.needs import Looked
+from tests.inside import inside
 from tests.runtime.support import Gated, Stubborn, a_host, a_task, idle, of_kind, stored_events
 
 TIMEOUT_S = 5.0
@@ -102,7 +103,7 @@ class Scene:
     async def is_left_behind(self) -> None:
         """Wait until the first attempt was given up."""
         await trio.sleep(TIMEOUT_S + GRACE_S + 0.5)
-        assert len(self.runtime.registry.abandoned) == 1
+        assert len(inside(self.runtime).services.registry.abandoned) == 1
 
     async def settle(self) -> None:
         await trio.testing.wait_all_tasks_blocked()
@@ -126,7 +127,7 @@ def facts_of(path: Path) -> dict[str, list[Any]]:
 
 async def what_there_is(scene: Scene, path: Path) -> dict[str, Any]:
     """All that must not change."""
-    registry = scene.runtime.registry
+    registry = inside(scene.runtime).services.registry
     return {
         "file": facts_of(path),
         "tasks": await scene.company.tasks(archived=True),
@@ -134,7 +135,7 @@ async def what_there_is(scene: Scene, path: Path) -> dict[str, Any]:
         "explained": [await scene.company.explain(task) for task in ("a", "b")],
         "attempts": [(attempt.label, attempt.phase, attempt.slot) for attempt in registry],
         "began": list(scene.began),
-        "free": scene.runtime.slots.free,
+        "free": inside(scene.runtime).services.slots.free,
     }
 
 
@@ -291,8 +292,8 @@ async def _comes_late(scene: Scene, path: Path, *, meanwhile: Callable[[Scene], 
     expected = {str: {"succeeded"}, GiveUp: {"failed"}, RetryAfter: {"interrupted"}}
     cancelled_as = {"timed_out", "stopped"}  # an error out of a cancelled handler is a way of ending
     assert late.data["outcome"] in expected.get(type(scene.outcome), cancelled_as)
-    assert scene.runtime.registry.abandoned == (), "it is consumed"
-    scene.runtime.registry.check()
+    assert inside(scene.runtime).services.registry.abandoned == (), "it is consumed"
+    inside(scene.runtime).services.registry.check()
 
 
 async def _goes_on(scene: Scene, final: str) -> None:
@@ -310,7 +311,7 @@ async def _goes_on(scene: Scene, final: str) -> None:
     else:
         assert (await scene.company.status("b")).state is WorkState.BLOCKED
     assert len(scene.began) == len(set(scene.began)), "nothing began twice"
-    assert scene.runtime.slots.free == 2
+    assert inside(scene.runtime).services.slots.free == 2
     assert len(of_kind(stored_events(Path(scene.runtime.path)), "attempt.late")) == 1
 
 
@@ -335,7 +336,7 @@ async def test_a_late_result_is_recorded_and_changes_nothing(
 async def _until_it_left(scene: Scene) -> None:
     """The actor has nothing to do and leaves; whoever speaks to the company next loads it anew."""
     with trio.fail_after(120):
-        while scene.runtime.supervisor.cells:
+        while inside(scene.runtime).services.directory.cells:
             await trio.sleep(0.25)
 
 
@@ -348,7 +349,7 @@ async def test_a_late_result_is_recorded_by_a_company_that_is_loaded_anew(
         await PHASES[phase].reach(scene)
         await scene.settle()
         await _comes_late(scene, db_path, meanwhile=_until_it_left)
-        assert len(scene.runtime.supervisor.cells) == 1
+        assert len(inside(scene.runtime).services.directory.cells) == 1
         await _goes_on(scene, PHASES[phase].final)
 
 
@@ -385,9 +386,9 @@ async def test_a_late_result_that_comes_while_there_is_no_actor_is_kept_for_the_
             await trio.sleep(0)
         scene.first.open.set()
         await scene.settle()
-        cell = scene.runtime.supervisor.find("k")
+        cell = inside(scene.runtime).services.directory.find("k")
         assert cell is not None
-        assert (cell.actor, cell.mailbox.depths) == (None, (0, 1))
+        assert (cell.memory, cell.mailbox.depths) == (None, (0, 1))
         await trio.sleep(3)
 
     async with a_scene(db_path, monkeypatch) as scene:

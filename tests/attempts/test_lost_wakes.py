@@ -13,11 +13,13 @@ from trio.testing import MockClock
 import actors.runtime.sweep
 from actors import AttemptEnd, Context, Node, Submit, WorkState
 from actors.handlers import freeze
-from actors.runtime.hub import Hub
-from actors.runtime.runtime import Options, run_database
+from actors.host import run_runtime
+from actors.runtime.notifier import Notifier
+from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
 from tests.cases.test_supervision import Outage
 from tests.conftest import Opened
+from tests.inside import inside
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +116,7 @@ async def test_a_slot_given_away_while_waiting_is_not_taken_back_beside_its_new_
             await runtime.company(name).ask(Submit("x", handler="blinks", id="x"))
         while any([(await runtime.company(n).status("x")).state is not WorkState.COMPLETED for n in "abc"]):
             await trio.sleep(0.005)
-            assert runtime.registry.slots_in_use <= 1
+            assert inside(runtime).services.registry.slots_in_use <= 1
     assert high == 1
 
 
@@ -129,12 +131,12 @@ async def test_a_slot_that_was_promised_to_a_company_is_not_given_to_one_that_co
         await trio.sleep(1)  # the others stand in line
         async with ctx.waiting("a moment"):
             pass
-        held.append(runtime.registry.slots_in_use)
+        held.append(inside(runtime).services.registry.slots_in_use)
         order.append("blinks")
         await trio.sleep(1)
 
     async def works(ctx: Context) -> None:
-        held.append(runtime.registry.slots_in_use)
+        held.append(inside(runtime).services.registry.slots_in_use)
         order.append(ctx.company.name)
         await trio.sleep(1)
 
@@ -200,7 +202,7 @@ async def test_what_became_due_while_the_store_was_away_starts_when_it_is_back(
 
     outage = Outage()
     options = Options(freeze({"later": later}), clock_ms=VirtualClock())
-    async with run_database(db_path, options, how="inline", wrap=outage) as runtime:
+    async with run_runtime(db_path, options, how="inline", wrap=outage) as runtime:
         await runtime.company("a").ask(Submit("x", handler="later", id="x"))
         await trio.sleep(4)
         outage.down = True
@@ -230,7 +232,7 @@ async def test_of_two_suspects_the_second_starts_when_the_first_ends_in_the_very
 
 async def test_a_change_between_taking_the_event_and_waiting_for_it_is_not_missed() -> None:
     """A reader takes the event, reads for a while, and only then waits."""
-    hub = Hub()
+    hub = Notifier()
     news = hub.news
     hub.notify()
     assert news.is_set()
@@ -242,7 +244,7 @@ async def test_a_change_between_taking_the_event_and_waiting_for_it_is_not_misse
 
 
 async def test_who_follows_one_company_hears_of_it_and_of_what_concerns_all_and_of_nothing_else() -> None:
-    hub = Hub()
+    hub = Notifier()
     with hub.following("a") as first, hub.following("a") as second:
         news = first.event
         assert second.event is news
@@ -261,7 +263,7 @@ async def test_reads_are_answered_while_a_company_is_flooded(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     options = Options(freeze({}), clock_ms=VirtualClock())
-    async with run_database(db_path, options, how="inline") as runtime, trio.open_nursery() as nursery:
+    async with run_runtime(db_path, options, how="inline") as runtime, trio.open_nursery() as nursery:
         company = runtime.company("a")
         first = await company.ask(Submit("x", mode="manual", id="first"))
 

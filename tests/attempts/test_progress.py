@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors import Context, Progress, Submit
 from actors.testing import run_until_idle
 from tests.conftest import Opened
+from tests.inside import inside
 
 
 async def test_a_reader_sees_the_latest_of_each_attempt_and_nothing_is_stored(
@@ -74,9 +75,9 @@ async def test_a_handler_that_reports_all_the_time_wakes_nobody_but_readers_ten_
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
             await runtime.company("a").ask(Submit("x", handler="chatty"))
-            before = runtime.database.writer.statistics.units
+            before = inside(runtime).services.store.writer.statistics.units
             await trio.sleep(2)
-            assert runtime.database.writer.statistics.units == before
+            assert inside(runtime).services.store.writer.statistics.units == before
             assert 10 <= batches <= 21
             stop = True
             await run_until_idle(runtime)

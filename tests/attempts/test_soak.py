@@ -39,6 +39,7 @@ from actors import (
 from actors.runtime.attempts import Attempt
 from actors.testing import run_until_idle
 from tests.conftest import Opened
+from tests.inside import inside
 
 COMPANIES = 12
 ROUNDS = 40
@@ -194,9 +195,9 @@ async def soak(
         for _ in range(ROUNDS):
             await one_round(runtime, dice)
             await trio.sleep(EVERY_S * dice.random())
-            runtime.registry.check()
-            assert runtime.registry.slots_in_use <= 5
-            assert runtime.registry.waiting <= 3
+            inside(runtime).services.registry.check()
+            assert inside(runtime).services.registry.slots_in_use <= 5
+            assert inside(runtime).services.registry.waiting <= 3
         handlers.ended, saboteur.on = True, False
         await trio.sleep(200)
         for name in await runtime.companies():
@@ -218,10 +219,10 @@ async def soak(
         assert saboteur.crashes > 0
         counted = runtime.statistics()
         assert (counted.executing, counted.waiting, counted.abandoned, counted.active) == (0, 0, 0, 0)
-        assert len(runtime.registry) == 0
+        assert len(inside(runtime).services.registry) == 0
         await trio.sleep(3_600)  # the last stall limit has passed, and every actor has left
         with trio.fail_after(120):
-            while runtime.supervisor.cells:  # a sweep may have one of them look just now
+            while inside(runtime).services.directory.cells:  # a sweep may have one of them look just now
                 await trio.sleep(1)
         assert attempts_in_memory() <= before
 

@@ -40,6 +40,7 @@ from actors import (
     WorkState,
 )
 from actors.runtime.company import CompanyActor, Turn
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -105,7 +106,11 @@ class Scene:
 
     def phase(self) -> list[str]:
         """Phases of the attempts at ``a``."""
-        return [attempt.phase.value for attempt in self.runtime.registry if attempt.ref.key.task == "a"]
+        return [
+            attempt.phase.value
+            for attempt in inside(self.runtime).services.registry
+            if attempt.ref.key.task == "a"
+        ]
 
     def let_all_go(self) -> None:
         self.orders.close()
@@ -202,7 +207,7 @@ async def _returning(scene: Scene) -> None:
     scene.back.set()
     await trio.testing.wait_all_tasks_blocked()
     assert scene.phase() == ["waiting"]
-    assert scene.runtime.slots.free == 0
+    assert inside(scene.runtime).services.slots.free == 0
 
 
 async def _stalled(scene: Scene) -> None:
@@ -221,14 +226,14 @@ async def _stopping(scene: Scene) -> None:
 async def _left_behind(scene: Scene) -> None:
     await scene.submit(nodes=[a_node("n", "deaf", timeout_s=5, retry=Backoff(base_s=1000))])
     await trio.sleep(5 + GRACE_S + 1)
-    assert len(scene.runtime.registry.abandoned) == 1
+    assert len(inside(scene.runtime).services.registry.abandoned) == 1
     assert await scene.reasons() == [ReasonKind.BACKING_OFF]
 
 
 async def _left_behind_and_tried_again(scene: Scene) -> None:
     await scene.submit(nodes=[a_node("n", "deaf", timeout_s=100, retry=Backoff(base_s=1))])
     await trio.sleep(100 + GRACE_S + 2)
-    assert len(scene.runtime.registry.abandoned) == 1
+    assert len(inside(scene.runtime).services.registry.abandoned) == 1
     assert scene.phase() == ["executing"]
 
 
@@ -387,8 +392,11 @@ async def _everything_else_goes_on(scene: Scene) -> None:
     """Every slot is free again, dependents hear of it, and what comes next runs."""
     scene.let_all_go()
     await idle(scene.runtime)
-    assert (len(scene.runtime.registry), scene.runtime.registry.abandoned) == (0, ())
-    assert scene.runtime.slots.free == 2
+    assert (
+        len(inside(scene.runtime).services.registry),
+        inside(scene.runtime).services.registry.abandoned,
+    ) == (0, ())
+    assert inside(scene.runtime).services.slots.free == 2
     with trio.fail_after(1):
         await scene.submit("ok", "next")
         assert await settled(scene.company, "next") == "completed"
@@ -597,7 +605,7 @@ async def test_a_stop_while_the_store_is_away_is_done_when_it_is_back_and_not_be
         assert [answers[number].changed for number in range(2)] == [True, False]
         await company.ask(a_task("ok", id="next"))
         assert await settled(company, "next") == "completed"
-        assert runtime.slots.free == 1
+        assert inside(runtime).services.slots.free == 1
     assert len(of_kind(stored_events(db_path), "run.stopped")) == 1
     assert of_kind(stored_events(db_path), "actor.crashed", "message.refused") == []
 
@@ -706,13 +714,13 @@ async def test_a_goal_of_many_tasks_in_every_phase_is_stopped_in_one_commit(
             for kind, (count, state) in STAYS.items():
                 assert {states.pop(f"{kind} {number}") for number in range(count)} == {state}
             assert states == {}
-            assert len(runtime.registry.abandoned) == STOPS["deaf"]
+            assert len(inside(runtime).services.registry.abandoned) == STOPS["deaf"]
             assert (await company.ask(StopGoal("g"))).tasks == ()
         finally:
             work.open.set()
             deaf.open.set()
         await idle(runtime)
-        assert runtime.slots.free == slots
+        assert inside(runtime).services.slots.free == slots
     assert (len(work.contexts), work.cancelled) == (35, 30), "nothing of it began any more"
     told = stored_events(db_path)[before:]
     stopped = of_kind(told, "run.stopped")

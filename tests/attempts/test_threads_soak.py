@@ -25,7 +25,7 @@ import pytest
 import structlog
 import trio
 
-import actors.runtime.runtime
+import actors.runtime.kernel
 import actors.runtime.watchdog
 from actors import AttemptEnd, Backoff, Context, Node, Refused, Runtime, SetLimits, Stop, Submit, WorkState
 from actors import processes as groups
@@ -35,13 +35,15 @@ from actors.core.reports import Report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
 from actors.handlers import freeze
+from actors.host import run_runtime
 from actors.processes import started_of
 from actors.runtime.attempts import Attempt
 from actors.runtime.company import CompanyActor
+from actors.runtime.directory import Cell
 from actors.runtime.mailbox import Envelope, Reply
-from actors.runtime.runtime import Options, run_database
-from actors.runtime.supervisor import Cell
+from actors.runtime.options import Options
 from actors.runtime.watchdog import Watchdog
+from tests.inside import inside
 
 HANGS_S = 300.0
 COMPANIES = ("a", "b", "c", "d")
@@ -208,7 +210,7 @@ async def test_after_threads_commands_and_blocked_loops_everything_is_as_it_was(
     folder.mkdir()
     world = World(random.Random(seed), folder)
     monkeypatch.setattr(actors.runtime.watchdog, "_log", world)
-    monkeypatch.setattr(actors.runtime.runtime, "Watchdog", partial(Watchdog, beat_s=0.02, blocked_s=0.1))
+    monkeypatch.setattr(actors.runtime.kernel, "Watchdog", partial(Watchdog, beat_s=0.02, blocked_s=0.1))
     monkeypatch.setattr("trio._core._thread_cache.IDLE_TIMEOUT", 0.05)
     monkeypatch.setattr(groups, "TERM_GRACE_S", 0.05)
     options = Options(
@@ -221,7 +223,7 @@ async def test_after_threads_commands_and_blocked_loops_everything_is_as_it_was(
     )
     before = threads()
     with structlog.testing.capture_logs() as lines:
-        async with run_database(db_path, options, durability="normal") as runtime:
+        async with run_runtime(db_path, options, durability="normal") as runtime:
             try:
                 await soak(runtime, world)
             finally:
@@ -253,7 +255,7 @@ async def soak(runtime: Runtime, world: World) -> None:
     assert not more.keys() & {Attempt, Report, Context, Envelope, Reply, Cell, CompanyActor, CompanyState}
     assert more.total() <= LAST_BATCH, more
     assert now_at_rest == at_rest
-    assert len(runtime.registry.abandoned) == 0
+    assert len(inside(runtime).services.registry.abandoned) == 0
 
 
 async def submit(runtime: Runtime, world: World, task: str, kinds: list[str]) -> None:
@@ -267,10 +269,14 @@ async def disturb(runtime: Runtime, world: World, fates: Mapping[str, str] | Non
     """When everybody who executes stands at a gate: let some go, end some, stop some; or what ``fates`` has for their
     kind, and the others go.
     """
-    await until(lambda: all(world.has_begun(a) for a in runtime.registry if a.phase is Phase.EXECUTING))
-    runtime.registry.check()
-    assert runtime.registry.slots_in_use <= SLOTS
-    for attempt in [a for a in runtime.registry if a.spec is not None]:
+    await until(
+        lambda: all(
+            world.has_begun(a) for a in inside(runtime).services.registry if a.phase is Phase.EXECUTING
+        )
+    )
+    inside(runtime).services.registry.check()
+    assert inside(runtime).services.registry.slots_in_use <= SLOTS
+    for attempt in [a for a in inside(runtime).services.registry if a.spec is not None]:
         assert attempt.spec is not None
         fate = fates.get(attempt.spec.handler, "open") if fates else world.dice.choice(FATES)
         if fate == "open":
@@ -279,9 +285,9 @@ async def disturb(runtime: Runtime, world: World, fates: Mapping[str, str] | Non
             with suppress(Refused):  # it may have settled meanwhile
                 await runtime.company(attempt.ref.company).ask(Stop(attempt.ref.key.task))
         elif fate != "stay":
-            runtime.executor.cancel_attempt(attempt, fate)
-    for attempt in runtime.registry.abandoned:
-        if world.dice.random() < 0.5 or runtime.slots.held_up:
+            inside(runtime).executor.cancel_attempt(attempt, fate)
+    for attempt in inside(runtime).services.registry.abandoned:
+        if world.dice.random() < 0.5 or inside(runtime).services.slots.held_up:
             world.open(attempt)
 
 
@@ -300,8 +306,8 @@ async def assert_all_ended_well(runtime: Runtime, world: World) -> None:
         assert await started_of(pid) is None, "a command lives on"
     counted = runtime.statistics()
     assert (counted.executing, counted.waiting, counted.abandoned, counted.active) == (0, 0, 0, 0)
-    assert (runtime.slots.free, len(runtime.registry)) == (SLOTS, 0)
-    runtime.registry.check()
+    assert (inside(runtime).services.slots.free, len(inside(runtime).services.registry)) == (SLOTS, 0)
+    inside(runtime).services.registry.check()
 
 
 # --- what is counted ------------------------------------------------------------------------------------------
@@ -312,10 +318,18 @@ async def rest_of(runtime: Runtime) -> dict[str, Any]:
     for name in COMPANIES:
         with trio.fail_after(HANGS_S):
             await runtime.company(name).when_idle()
-    await until(lambda: not (len(runtime.registry) or runtime.registry.abandoned or runtime.supervisor.cells))
+    await until(
+        lambda: (
+            not (
+                len(inside(runtime).services.registry)
+                or inside(runtime).services.registry.abandoned
+                or inside(runtime).services.directory.cells
+            )
+        )
+    )
     await until(lambda: not [name for name in threads() if name not in OURS])
     await trio.testing.wait_all_tasks_blocked()
-    watch = runtime.executor._watch
+    watch = inside(runtime).executor._watch
     assert all(attempt.ended and attempt.report is None for _, _, attempt in watch._heap)
     watch._heap.clear()  # bounded, and looked through when it has grown
     shape.shape_of.cache_clear()
@@ -324,10 +338,10 @@ async def rest_of(runtime: Runtime) -> dict[str, Any]:
     gc.collect()
     return {
         "objects": Counter(type(thing) for thing in gc.get_objects() if _is_ours(thing)),
-        "children": len(runtime._nursery.child_tasks),
+        "children": len(inside(runtime).executor._nursery.child_tasks),
         "threads": threads(),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "inputs": runtime.private_folder.exists(),
+        "inputs": inside(runtime).services.private_folder.exists(),
     }
 
 

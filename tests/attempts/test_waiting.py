@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from actors import Context, Node, Stop, Submit, SubmitMany, WorkState
 from actors.testing import run_until_idle
 from tests.conftest import Opened
+from tests.inside import inside
 
 
 async def test_who_waits_frees_its_slot_and_comes_back_before_new_attempts(
@@ -76,7 +77,7 @@ async def test_an_attempt_that_waits_can_be_stopped(opened: Opened, autojump_clo
         await trio.sleep(1)
         await company.ask(Stop(task.id))
         assert (await company.when_settled(task.id)).status.value == "stopped"
-        assert runtime.registry.slots_in_use == 0
+        assert inside(runtime).services.registry.slots_in_use == 0
 
 
 async def test_an_attempt_can_be_stopped_while_it_wants_its_slot_back(
@@ -104,7 +105,7 @@ async def test_an_attempt_can_be_stopped_while_it_wants_its_slot_back(
         await a.ask(Stop(task.id))
         with trio.fail_after(1):
             assert (await a.when_settled(task.id)).status.value == "stopped"
-        assert runtime.registry.slots_in_use == 1
+        assert inside(runtime).services.registry.slots_in_use == 1
         await runtime.aclose(now=True)
 
 
@@ -135,7 +136,7 @@ async def test_waiting_inside_waiting_counts_once(opened: Opened, autojump_clock
         return runtime_slots()
 
     def runtime_slots() -> int:
-        return runtime.registry.slots_in_use
+        return inside(runtime).services.registry.slots_in_use
 
     async with opened({"asks": asks}) as runtime:
         task = await runtime.company("a").ask(Submit("x", handler="asks"))

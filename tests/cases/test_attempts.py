@@ -31,6 +31,7 @@ from actors import (
     WouldDeadlock,
 )
 from tests.conftest import Opened
+from tests.inside import inside
 from tests.runtime.support import idle, of_kind, stored_events
 
 # --- C12: cancelled becomes successful later ----------------------------------------------------------------------
@@ -67,7 +68,7 @@ async def test_what_was_stopped_by_force_stays_stopped_whatever_its_handler_retu
         with structlog.testing.capture_logs() as hooks:
             await trio.sleep(20)
             await idle(runtime)
-        assert runtime.registry.abandoned == (), "all have returned"
+        assert inside(runtime).services.registry.abandoned == (), "all have returned"
         assert (await company.status("a"), await company.attempts("a"), await company.result("a")) == facts
         assert [view.end for view in facts[1]] == [AttemptEnd.STOPPED] * times
         dependent = await company.status("b")
@@ -131,7 +132,7 @@ async def test_the_old_time_of_a_retry_means_nothing_to_what_was_resumed_before_
         await resumes(company)
         with trio.move_on_after(40):
             while True:
-                assert sum(a.ref.company == "k" for a in runtime.registry) <= 1
+                assert sum(a.ref.company == "k" for a in inside(runtime).services.registry) <= 1
                 await trio.sleep(1)
         assert (await company.status("a")).nodes[0].tries == tries
         assert (await company.when_settled("a")).result == {"n": "done"}

@@ -24,6 +24,7 @@ from actors import (
 from actors.runtime.mailbox import Mailbox
 from actors.testing import run_until_idle
 from tests.conftest import Opened
+from tests.inside import inside
 
 
 class Repairable:
@@ -113,8 +114,8 @@ async def test_the_sweep_alone_heals_when_every_wake_is_lost(
         await chain(company)
         await run_until_idle(runtime)
         work.broken.clear()
-        monkeypatch.setattr(runtime.slots, "_wake", lambda _company: None)
-        monkeypatch.setattr(runtime.supervisor, "wake", lambda _company: None)
+        monkeypatch.setattr(inside(runtime).services.slots, "_wake", lambda _company: None)
+        monkeypatch.setattr(inside(runtime).supervisor, "wake", lambda _company: None)
         monkeypatch.setattr(Mailbox, "wake", lambda _mailbox: None)
         await company.tell(Retry("A"))
         began_s = trio.current_time()

@@ -36,6 +36,7 @@ from actors import (
 from actors.testing import VirtualClock
 from storage.errors import UnitRefused
 from tests.conftest import Opened
+from tests.inside import inside
 from tests.runtime.support import Gated, a_host, kinds, of_kind, ok, sql, stored_events
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -192,7 +193,7 @@ async def test_of_two_processes_only_the_owner_fires_and_the_file_refuses_a_nomi
         twice = "UPDATE tasks SET schedule = 's', nominal_ms = :nominal WHERE seq = :seq"
         await runtime.company("k").ask(Submit("another", id="x", mode="manual"))
         with pytest.raises(UnitRefused, match="UNIQUE constraint failed"):
-            await runtime.database.writer.commit(
+            await inside(runtime).services.store.writer.commit(
                 lambda conn: conn.execute(twice, {"nominal": nominal, "seq": 2}).rowcount
             )
     assert sql(db_path, "SELECT count(*) FROM tasks WHERE nominal_ms IS NOT NULL") == [(1,)]
@@ -319,7 +320,7 @@ async def test_a_pause_is_never_forgotten(
 
     async def nothing_started(runtime: Runtime) -> None:
         await trio.sleep(61)
-        await runtime.sweeper.sweep()
+        await inside(runtime).sweeper.sweep()
         await trio.sleep(1)
         held, paused = runtime.company("held"), runtime.company("k")
         assert (await held.status("t")).state is WorkState.PAUSED

@@ -14,6 +14,7 @@ from actors.core.state import CompanyState
 from actors.testing import run_until_idle
 from storage.errors import classify
 from tests.conftest import Opened
+from tests.inside import inside
 
 
 class Overlap:
@@ -58,8 +59,8 @@ async def test_an_attempt_that_was_given_up_frees_nothing_when_it_comes_back(
         await company.ask(SubmitMany([Submit("x", handler="work", id=f"t{n}") for n in range(4)]))
         while (await company.status("t3")).state is not WorkState.COMPLETED:
             await trio.sleep(1)
-            assert runtime.registry.slots_in_use <= 1
-            runtime.registry.check()
+            assert inside(runtime).services.registry.slots_in_use <= 1
+            inside(runtime).services.registry.check()
         late = [
             event.data["outcome"] for event in await company.timeline("first") if event.kind == "attempt.late"
         ]
@@ -145,8 +146,8 @@ async def test_twelve_wakes_and_a_sweep_at_once_admit_one(opened: Opened, autoju
         company = runtime.company("k")
         await company.ask(SubmitMany([Submit("x", handler="work", id=f"t{n}") for n in range(12)]))
         for _ in range(12):
-            runtime.supervisor.wake("k")
-        await runtime.sweeper.sweep()
+            inside(runtime).services.directory.wake("k")
+        await inside(runtime).sweeper.sweep()
         states = [status.state for status in await company.tasks()]
         assert states.count(WorkState.RUNNING) == 1
         assert states.count(WorkState.QUEUED) == 11

@@ -24,6 +24,7 @@ from actors.runtime.sweep import EVERY_S
 from storage.sqlite.loading import load_company
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES
+from tests.inside import inside
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
 
 MB = 1024 * 1024
@@ -90,10 +91,10 @@ async def test_a_list_that_is_cancelled_half_way_holds_no_snapshot(
                     for _ in range(checkpoints):
                         await trio.lowlevel.checkpoint()
                     scope.cancel()
-            raw = runtime.database.reader._raw  # type: ignore[attr-defined]
+            raw = inside(runtime).services.store.reader._raw  # type: ignore[attr-defined]
             assert not raw.in_transaction
             await company.ask(a_task("ok", mode="manual"))
-            cut = await storage.sqlite.wal.shrink_wal(runtime.database, above_bytes=0)
+            cut = await storage.sqlite.wal.shrink_wal(inside(runtime).services.store, above_bytes=0)
             assert cut == storage.sqlite.wal.WalState(0), "nobody is in the way"
 
 
@@ -130,7 +131,7 @@ async def test_the_writer_goes_on_while_the_wal_cannot_be_cut(
         await settled(runtime.company("k"), "a")
         with a_long_reader(db_path):
             await runtime.company("k").ask(a_task("ok", id="b"))
-            state = await storage.sqlite.wal.shrink_wal(runtime.database, above_bytes=0)
+            state = await storage.sqlite.wal.shrink_wal(inside(runtime).services.store, above_bytes=0)
             assert state.pinned
             assert state.bytes > 0
             await runtime.company("k").ask(a_task("ok", id="c"))
@@ -175,7 +176,10 @@ class Cost:
 @contextmanager
 def counted(runtime: Runtime) -> Iterator[Cost]:
     cost = Cost()
-    connections: list[Any] = [runtime.database.reader, runtime.database.writer._connection]
+    connections: list[Any] = [
+        inside(runtime).services.store.reader,
+        inside(runtime).services.store.writer._connection,
+    ]
 
     def step() -> int:
         cost.steps += 1
@@ -271,7 +275,7 @@ async def test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every
 
 def refreshed_by(runtime: Runtime, name: str) -> set[str]:
     """Tasks that are derived anew in the company from now on."""
-    actor = runtime.actor(name)
+    actor = inside(runtime).services.directory.memory(name)
     assert actor is not None
     assert actor.state is not None
     seen: set[str] = set()
@@ -295,11 +299,11 @@ async def test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_eve
         async with a_host(tmp_path / f"{count}.db", idle_s=3600) as runtime:
             await waiting(runtime.company("k"), count)
             await idle(runtime)
-            await runtime.sweeper.sweep()
+            await inside(runtime).sweeper.sweep()
             with counted(runtime) as costs[count]:
-                await runtime.sweeper.sweep()
+                await inside(runtime).sweeper.sweep()
             seen = refreshed_by(runtime, "k")
             for _ in range(count // 50):
-                await runtime.sweeper.sweep()
+                await inside(runtime).sweeper.sweep()
             assert len(seen) == count
     assert costs[800].calls <= 1.2 * costs[200].calls

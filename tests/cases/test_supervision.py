@@ -14,10 +14,12 @@ from trio.testing import MockClock
 
 from actors import Context, StoreUnavailable, Submit, WorkState
 from actors.handlers import freeze
-from actors.runtime.runtime import Options, run_database
+from actors.host import run_runtime
+from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from tests.conftest import Opened
+from tests.inside import inside
 
 T = TypeVar("T")
 
@@ -62,7 +64,7 @@ async def test_two_minutes_without_a_store_crash_no_actor_and_lose_nothing(
     outage = Outage()
     options = Options(freeze({"work": work}), clock_ms=VirtualClock(), executions_max=50)
     with structlog.testing.capture_logs() as lines:
-        async with run_database(db_path, options, how="inline", wrap=outage) as runtime:
+        async with run_runtime(db_path, options, how="inline", wrap=outage) as runtime:
             names = [f"k{number}" for number in range(50)]
             for name in names:
                 await runtime.company(name).ask(Submit("first", handler="work", id="first"))
@@ -117,17 +119,19 @@ async def test_the_sweep_heals_one_orphan_behind_five_hundred_that_are_well(
             await runtime.company(f"k{number:03}").ask(Submit("x", handler="long"))
         orphan = runtime.company("zz")
         await orphan.ask(Submit("x", handler="work", id="x"))
-        (attempt,) = runtime.registry.of_company("zz")
-        monkeypatch.setattr(runtime.executor, "_ended", lambda _attempt, _report: None)  # its report is lost
+        (attempt,) = inside(runtime).services.registry.of_company("zz")
+        monkeypatch.setattr(
+            inside(runtime).executor, "_ended", lambda _attempt, _report: None
+        )  # its report is lost
         await trio.sleep(2)
         monkeypatch.undo()
-        runtime.registry.free_slot(attempt)
-        runtime.registry.finish(attempt.ref)  # and so is it
-        report = await runtime.sweeper.sweep()
+        inside(runtime).services.registry.free_slot(attempt)
+        inside(runtime).services.registry.finish(attempt.ref)  # and so is it
+        report = await inside(runtime).sweeper.sweep()
         assert (report.companies, report.healed) == (301, 1)
         assert (await orphan.when_settled("x")).result == {"work": "done"}
         assert len(await orphan.attempts("x")) == 2
-        assert runtime.registry.slots_in_use == 300
+        assert inside(runtime).services.registry.slots_in_use == 300
         assert [len(await runtime.company(f"k{n:03}").attempts("@1")) for n in (0, 299)] == [1, 1]
         await runtime.aclose(now=True)
 
@@ -141,14 +145,14 @@ async def test_companies_with_nothing_to_do_leave_nothing_behind_and_come_back_w
             await runtime.company(f"k{number}").tell(Submit("x", handler="work", id="x"))
         await run_until_idle(runtime)
         await trio.sleep(600)
-        assert runtime.supervisor.cells == ()
-        assert len(runtime.registry) == 0
-        assert not runtime.supervisor.has_due
-        assert runtime.slots.free == runtime.slots.executions_max
+        assert inside(runtime).services.directory.cells == ()
+        assert len(inside(runtime).services.registry) == 0
+        assert not inside(runtime).services.directory.due.working
+        assert inside(runtime).services.slots.free == inside(runtime).services.slots.executions_max
         back = runtime.company("k123")
         await back.ask(Submit("again", handler="work", id="y"))
         assert (await back.when_settled("y")).result == {"work": "done"}
-        assert len(runtime.supervisor.cells) == 1
+        assert len(inside(runtime).services.directory.cells) == 1
 
 
 async def test_a_company_that_backs_off_may_leave_and_is_brought_back_when_its_time_comes(
@@ -165,7 +169,7 @@ async def test_a_company_that_backs_off_may_leave_and_is_brought_back_when_its_t
         company = runtime.company("k")
         await company.ask(Submit("x", handler="later", id="x"))
         await trio.sleep(45)
-        assert runtime.supervisor.cells == ()
+        assert inside(runtime).services.directory.cells == ()
         assert (await company.status("x")).reasons[0].kind.value == "backing_off"
         await trio.sleep(260)
         assert (await company.result("x")) == {"later": "at last"}
@@ -173,14 +177,14 @@ async def test_a_company_that_backs_off_may_leave_and_is_brought_back_when_its_t
 
 async def test_reading_while_the_store_is_away_says_so(db_path: Path, autojump_clock: MockClock) -> None:
     options = Options(freeze({"work": work}), clock_ms=VirtualClock())
-    async with run_database(db_path, options, how="inline") as runtime:
+    async with run_runtime(db_path, options, how="inline") as runtime:
 
         async def locked(_body: object) -> None:
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error
 
-        reader = runtime.database.reader
+        reader = inside(runtime).services.store.reader
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(reader), "run", lambda _self, body: locked(body))
             with pytest.raises(StoreUnavailable):

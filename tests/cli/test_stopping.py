@@ -247,7 +247,7 @@ def test_a_command_that_fails_by_itself_while_ctrl_c_waits_for_it_has_failed(
 
 AT = """
 import os, signal, sys
-import actors.runtime.runtime
+import actors.runtime.kernel
 from actors import Runtime
 from actors.cli import main, run
 
@@ -266,8 +266,8 @@ sys.exit(main(sys.argv[1:]))
 MOMENTS: Mapping[str, str] = MappingProxyType(
     {
         "before the database is opened": "run, 'open_runtime'",
-        "when it is owned": "actors.runtime.runtime, '_begin_host'",
-        "in the sweep at the start": "actors.runtime.runtime, '_begin'",
+        "when it is owned": "actors.runtime.kernel, '_begin_host'",
+        "in the sweep at the start": "actors.runtime.kernel, '_begin'",
         "when it is open": "run, '_Session'",
         "while the plan is submitted": "run, 'submit'",
         "in the first look": "run, 'tally'",

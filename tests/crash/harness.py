@@ -31,10 +31,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-import actors.runtime.runtime
+import actors.runtime.closing
 import storage.sqlite.retention
 from actors import Context, Retention, Runtime, Submit, SubmitMany, Submitted, TaskStatus
 from actors.handlers import Handler, freeze
+from actors.host import run_runtime
 from actors.messages import (
     Approve,
     Archive,
@@ -59,9 +60,10 @@ from actors.messages import (
     Unarchive,
     Unpause,
 )
-from actors.runtime.runtime import Options, run_database
+from actors.runtime.options import Options
 from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
+from tests.inside import inside
 from tests.invariants import check_file, check_runtime
 
 R = TypeVar("R")
@@ -120,9 +122,9 @@ class Life:
         self.dead = True
         self.heir = _copy(self.path, self.path.with_name(f"{self.path.stem}x.db"))
         if self.runtime is not None:
-            self.runtime.database.reader._raw.close()  # type: ignore[attr-defined]
+            inside(self.runtime).services.store.reader._raw.close()  # type: ignore[attr-defined]
         if self.options is not None:
-            self.options.stop_grace_s = 0.0  # its remains wait for nothing
+            object.__setattr__(self.options, "stop_grace_s", 0.0)  # its remains wait for nothing
         raise Killed
 
 
@@ -226,7 +228,7 @@ class Script:
     ) -> TaskStatus:
         """Wait until the task looks so."""
         while True:
-            news = self.runtime.hub.news
+            news = inside(self.runtime).services.notifier.news
             status = await self.runtime.company(company).status(task)
             if looks(status):
                 return status
@@ -236,7 +238,7 @@ class Script:
     async def told(self, kind: str) -> bool:
         """Whether the log has such an event."""
         statement = "SELECT 1 FROM events WHERE kind = ? LIMIT 1"
-        return await self.runtime.database.read(
+        return await inside(self.runtime).services.store.read(
             lambda conn: conn.execute(statement, (kind,)).fetchone() is not None
         )
 
@@ -244,18 +246,22 @@ class Script:
         """How many rows the table has."""
         self._refuse_the_dead()
         statement = f"SELECT count(*) FROM {table}"
-        return await self.runtime.database.read(lambda conn: int(conn.execute(statement).fetchone()[0]))
+        return await inside(self.runtime).services.store.read(
+            lambda conn: int(conn.execute(statement).fetchone()[0])
+        )
 
     async def fired(self, *, by_hand: bool = False) -> int:
         """How many tasks the schedules have made."""
         statement = "SELECT count(*) FROM tasks WHERE schedule IS NOT NULL AND (nominal_ms IS NULL) = ?"
-        rows = await self.runtime.database.read(lambda conn: conn.execute(statement, (by_hand,)).fetchall())
+        rows = await inside(self.runtime).services.store.read(
+            lambda conn: conn.execute(statement, (by_hand,)).fetchall()
+        )
         return int(rows[0][0])
 
     async def until_fired(self, count: int) -> None:
         """Wait until the schedules have fired so often by themselves."""
         while True:
-            news = self.runtime.hub.news
+            news = inside(self.runtime).services.notifier.news
             if await self.fired() >= count:
                 return
             await news.wait()
@@ -308,7 +314,7 @@ def live(scenario: Scenario, path: Path, world: World, kill: Kill | None = None)
         )
         try:
             with trio.fail_after(PATIENCE_S):
-                async with run_database(
+                async with run_runtime(
                     path, life.options, durability="normal", how="inline", wrap=life.wrap
                 ) as life.runtime:
                     assert_promises(path, world)
@@ -322,7 +328,7 @@ def live(scenario: Scenario, path: Path, world: World, kill: Kill | None = None)
             world.clock_ms = clock()
 
     with _deterministic(scenario), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(actors.runtime.runtime, "SETTLE_S", 0.0)
+        patch.setattr(actors.runtime.closing, "SETTLE_S", 0.0)
         patch.setattr(storage.sqlite.retention, "ROWS_MAX", 5)  # so that what goes in units goes in several
         trio.run(main, clock=MockClock(autojump_threshold=0))
     return life

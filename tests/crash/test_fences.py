@@ -25,13 +25,15 @@ from actors import (
     WorkState,
 )
 from actors.handlers import freeze
+from actors.host import run_runtime
 from actors.runtime.log import event_of
-from actors.runtime.runtime import Options, run_database
+from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from storage.sqlite.loading import claim_company
 from storage.sqlite.statements import SQL
 from tests.conftest import Opened
+from tests.inside import inside
 
 from .harness import Kill, World, live
 from .test_dying_processes import ONE
@@ -54,12 +56,14 @@ async def test_an_actor_whose_company_was_claimed_by_another_starts_nothing(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", handler="work", id="a", mode="manual"))
         events = await _log_of(runtime)
-        await runtime.database.writer.commit(lambda conn: claim_company(conn, "acme").epoch)
+        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "acme").epoch)
         with pytest.raises(RuntimeClosed, match="epoch"):
             await acme.ask(Start("a"))
         assert worked == []
         assert await _log_of(runtime) == events, "what was refused is not in the log"
-        assert runtime.actor("acme") is None, "an actor that was replaced is not started again"
+        assert inside(runtime).services.directory.memory("acme") is None, (
+            "an actor that was replaced is not started again"
+        )
         # whoever asks next gets an actor that claims the company anew
         await acme.ask(Start("a"))
         await acme.when_settled("a")
@@ -94,7 +98,7 @@ def test_of_two_that_recover_the_same_orphan_only_the_one_that_wins_acts(folder:
 
     async def main() -> None:
         options = Options(freeze({"step": work}), clock_ms=VirtualClock())
-        async with run_database(heir, options, how="inline", wrap=Overtaken) as runtime:
+        async with run_runtime(heir, options, how="inline", wrap=Overtaken) as runtime:
             await run_until_idle(runtime)
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
@@ -148,7 +152,7 @@ async def test_an_upstream_that_ends_while_its_dependent_is_stored_leaves_no_one
         return gates[0]
 
     options = Options(freeze({"upstream": upstream, "work": work}), clock_ms=VirtualClock())
-    async with run_database(db_path, options, how="inline", wrap=wrap) as runtime:
+    async with run_runtime(db_path, options, how="inline", wrap=wrap) as runtime:
         acme, gate = runtime.company("acme"), gates[0]
         await acme.ask(Submit("a", handler="upstream", id="a"))
         dependent = Submit("b", handler="work", id="b", depends_on=["a"])
@@ -173,7 +177,7 @@ async def test_an_upstream_that_ends_while_its_dependent_is_stored_leaves_no_one
             gate.open.set()
         else:
             reading = Reading(runtime)
-            runtime.surroundings.database = reading  # type: ignore[assignment]
+            object.__setattr__(inside(runtime).services, "store", reading)
             await acme.tell(dependent)
             await reading.waiting.wait()
             go.set()
@@ -188,7 +192,7 @@ class Reading:
     """The database as an actor sees it, whose next reading stands still."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._database = runtime.database
+        self._database = inside(runtime).services.store
         self.open, self.waiting = trio.Event(), trio.Event()
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
@@ -210,7 +214,7 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
     names = ["a", "b", "c", "d"]
     async with opened({}) as runtime, trio.open_nursery() as nursery:
         seen = list[Event]()
-        await runtime.database.writer.commit(
+        await inside(runtime).services.store.writer.commit(
             lambda conn: (
                 conn.execute(
                     "CREATE TRIGGER refuse BEFORE INSERT ON tasks WHEN NEW.title = 'poison'"
@@ -238,8 +242,10 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
                 for name in names:
                     senders.start_soon(submit, name, number)
         await run_until_idle(runtime)
-        assert runtime.database.writer.statistics.largest_batch_units > 1
-        await runtime.database.writer.commit(lambda conn: conn.execute("DROP TRIGGER refuse").rowcount)
+        assert inside(runtime).services.store.writer.statistics.largest_batch_units > 1
+        await inside(runtime).services.store.writer.commit(
+            lambda conn: conn.execute("DROP TRIGGER refuse").rowcount
+        )
         for name in names:
             mine = [event for event in seen if event.company == name]
             good = {f"t{number}" for number in range(6) if number % 3 != names.index(name) % 3}
@@ -303,7 +309,8 @@ async def test_nothing_is_said_before_it_is_durable(
 ) -> None:
     """Whatever is published, a bystander finds in the file at that very moment, under the same numbers."""
     async with opened({}) as runtime:
-        publish, said = runtime.published, list[str]()
+        publisher, said = inside(runtime).services.publisher, list[str]()
+        publish = publisher.published
 
         def published(company: str, events: Any, committed: Any) -> None:
             with closing(sqlite3.connect(db_path)) as bystander:
@@ -315,7 +322,7 @@ async def test_nothing_is_said_before_it_is_durable(
             said.extend(event.kind for event in events)
             publish(company, events, committed)
 
-        setattr(runtime, "published", published)  # noqa: B010 - a method of one instance
+        setattr(publisher, "published", published)  # noqa: B010 - a method of one instance
         acme = runtime.company("acme")
         await acme.ask(Submit("a", id="a", nodes=[]))
         await acme.ask(Submit("b", id="b", depends_on=["a"], mode="manual"))
@@ -330,7 +337,7 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", id="a", mode="manual"))
         cursor = (await _log_of(runtime))[-1].position
-        await runtime.database.writer.commit(
+        await inside(runtime).services.store.writer.commit(
             lambda conn: conn.execute("DELETE FROM events WHERE position = ?", (cursor,)).rowcount
         )
         await acme.ask(Submit("b", id="b", mode="manual"))
@@ -339,7 +346,7 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
 
 async def _log_of(runtime: Runtime, after: int = 0) -> list[Event]:
     """The log as it is now."""
-    rows = await runtime.database.read(
+    rows = await inside(runtime).services.store.read(
         lambda conn: conn.execute(SQL["events_all"], {"after": after, "limit": 10_000}).fetchall()
     )
     return [event_of(row) for row in rows]

@@ -13,6 +13,7 @@ import trio
 
 from actors import Context, Submit
 from actors.handlers import Handler
+from tests.inside import inside
 
 from .harness import Death, Kill, Killed, Life, Scenario, Script, World, deaths, exhaust, live
 from .scenarios import CHAIN, handlers
@@ -45,7 +46,7 @@ def test_a_dead_process_reads_nothing_writes_nothing_and_does_nothing(folder: Pa
             life = world.life
             assert isinstance(life, Life)
             assert life.runtime is not None
-            database = life.runtime.database
+            database = inside(life.runtime).services.store
             with pytest.raises(Killed):
                 life.die()
             with pytest.raises(Killed):

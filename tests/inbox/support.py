@@ -14,6 +14,7 @@ from actors.wire import encode_message
 from storage.sqlite import inbox
 from storage.sqlite.connection import transaction
 from storage.sqlite.opening import open_sender
+from tests.inside import inside
 from tests.runtime.support import sql
 
 SENT_MS = 1_767_225_600_000
@@ -71,8 +72,8 @@ class Post:
 
 async def taken(runtime: Runtime) -> None:
     """Let the host look, and wait until everything that it found is answered."""
-    runtime.intake.wake()
-    while not runtime.intake.quiet:
-        news = runtime.hub.news
-        if not runtime.intake.quiet:
+    inside(runtime).intake.wake()
+    while not inside(runtime).intake.quiet:
+        news = inside(runtime).services.notifier.news
+        if not inside(runtime).intake.quiet:
             await news.wait()

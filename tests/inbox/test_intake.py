@@ -48,6 +48,7 @@ from actors.testing import VirtualClock
 from storage.sqlite import inbox
 from storage.sqlite.connection import Connection
 from storage.sqlite.statements import SQL
+from tests.inside import inside
 from tests.runtime.support import (
     GatedConnection,
     Wrapper,
@@ -127,7 +128,7 @@ async def test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_e
     monkeypatch.setattr(inbox, "waiting", counted)
     async with a_host(db_path) as runtime, trio.open_nursery() as nursery:
         await taken(runtime)
-        nursery.start_soon(runtime.intake.run, actors.runtime.intake.POLL_S)
+        nursery.start_soon(inside(runtime).intake.run, actors.runtime.intake.POLL_S)
         await trio.sleep(10)
         quiet = len(reads)
         await trio.sleep(1_000)
@@ -144,7 +145,7 @@ async def test_a_message_that_comes_while_the_host_itself_writes_is_seen_too(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     async with a_host(db_path) as runtime, trio.open_nursery() as nursery:
-        nursery.start_soon(runtime.intake.run, actors.runtime.intake.POLL_S)
+        nursery.start_soon(inside(runtime).intake.run, actors.runtime.intake.POLL_S)
         post = Post(db_path)
         for number in range(8):
             await runtime.company("other").ask(Submit("own", mode="manual"))
@@ -210,7 +211,7 @@ async def test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits(
         gate.made.shut()
 
         async def looks() -> int:
-            runtime.intake.wake()
+            inside(runtime).intake.wake()
             await trio.testing.wait_all_tasks_blocked()
             return runtime.statistics().inbox
 
@@ -267,9 +268,13 @@ async def test_a_look_is_shared_between_companies_in_rounds(db_path: Path, autoj
         for company, count in (("a", 5), ("b", 1), ("c", 3)):
             for _ in range(count):
                 post.send(Pause(), company)
-        rows = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=["c"], each=3, limit=10))
+        rows = await inside(runtime).services.store.read(
+            lambda conn: inbox.waiting(conn, busy=["c"], each=3, limit=10)
+        )
         assert [row.company for row in rows] == ["a", "b", "a", "a"]
-        few = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=[], each=3, limit=4))
+        few = await inside(runtime).services.store.read(
+            lambda conn: inbox.waiting(conn, busy=[], each=3, limit=4)
+        )
         assert [row.company for row in few] == ["a", "b", "c", "a"]
         await idle(runtime)
 
@@ -282,7 +287,9 @@ async def test_a_look_reads_only_so_much_text(
         post = Post(db_path)
         for number in range(6):
             post.send(Submit("t", id=f"t{number}", mode="manual", payload="x" * 3_000))
-        rows = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=[], each=20, limit=20))
+        rows = await inside(runtime).services.store.read(
+            lambda conn: inbox.waiting(conn, busy=[], each=20, limit=20)
+        )
         assert len(rows) == 2
         await idle(runtime)
         assert post.waiting == []
@@ -302,7 +309,7 @@ async def test_a_full_mailbox_keeps_a_message_waiting_and_loses_it_not(
         for _ in range(USER_MAX):
             acme.tell_nowait(Submit("filler", mode="manual"))
         key = post.send(Submit("late", id="late", mode="manual"))
-        runtime.intake.wake()
+        inside(runtime).intake.wake()
         await trio.sleep(3)
         assert post.letter(key).waiting
         gate.made.let_go()
@@ -357,13 +364,13 @@ async def test_a_unit_that_would_answer_a_message_twice_is_refused_whole(
         first = post.letter(key)
         (number,) = sql(db_path, "SELECT number FROM inbox")[0]
         stored = inbox.InboxRow(number, "acme", key, 0, None, None, first.text)
-        runtime.intake._take("acme", [stored])
+        inside(runtime).intake._take("acme", [stored])
         await idle(runtime)
         assert sql(db_path, "SELECT id FROM tasks") == [("@1",)]
         assert post.letter(key) == first
         # and the same of a row that is gone
         sql(db_path, "DELETE FROM inbox")
-        runtime.intake._take("acme", [stored])
+        inside(runtime).intake._take("acme", [stored])
         await idle(runtime)
         assert sql(db_path, "SELECT id FROM tasks") == [("@1",)]
 
@@ -525,10 +532,10 @@ async def test_a_message_to_a_company_that_rests_is_told_so_and_unpark_ends_the_
         for _ in range(5):
             post.send(Submit("bad"))
             await taken(runtime)
-        while (cell := runtime.supervisor.find("acme")) is None or cell.parked is None:
+        while (cell := inside(runtime).services.directory.find("acme")) is None or cell.parked is None:
             await trio.sleep(0.1)
         parked, unpark = post.send(Submit("good")), post.send(Unpark())
-        runtime.intake.wake()
+        inside(runtime).intake.wake()
         await trio.sleep(1)
         told = post.error(parked)
         assert isinstance(told, CompanyParked)
@@ -571,14 +578,14 @@ async def test_what_is_under_way_when_its_company_is_deleted_is_answered_that_it
         nursery.start_soon(runtime.delete_company, "acme")
         await gate.made.is_asked()
         post.send(Submit("late"))
-        settled = runtime.intake._settled
+        settled = inside(runtime).intake._settled
 
         def watched(row: Any, outcome: Any) -> None:
             told.append(getattr(outcome, "error", outcome))
             settled(row, outcome)
 
-        runtime.intake._settled = watched  # type: ignore[method-assign]
-        runtime.intake.wake()
+        inside(runtime).intake._settled = watched  # type: ignore[method-assign]
+        inside(runtime).intake.wake()
         await trio.testing.wait_all_tasks_blocked()
         gate.made.let_go()
         await idle(runtime)
@@ -630,7 +637,7 @@ async def test_trouble_with_reading_is_told_once_and_over_when_it_is_over(
         monkeypatch.setattr(inbox, "waiting", failing)
         key = Post(db_path).send(Pause())
         with structlog.testing.capture_logs() as logs:
-            runtime.intake.wake()
+            inside(runtime).intake.wake()
             await trio.sleep(5)
             broken.clear()
             await idle(runtime)
@@ -646,7 +653,7 @@ async def test_a_broken_row_is_answered_once_the_store_takes_writes_again(
         post = Post(db_path)
         post.plant("{", id="broken")
         gate.made.shut()
-        runtime.intake.wake()
+        inside(runtime).intake.wake()
         await gate.made.is_asked()
         later = post.send(Pause())
         await trio.sleep(5)
@@ -666,7 +673,7 @@ async def test_an_answered_row_goes_a_week_after_its_answer_and_its_id_is_free_a
     day_s = 86_400
     async with a_host(db_path, clock=wall_clock) as runtime, trio.open_nursery() as nursery:
         post = Post(db_path)
-        nursery.start_soon(runtime.intake.run, 60.0)
+        nursery.start_soon(inside(runtime).intake.run, 60.0)
         old = post.send(SetLimits(runs_max=2))
         await trio.sleep(2 * day_s)
         young = post.send(SetLimits(runs_max=3))

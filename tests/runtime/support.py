@@ -16,11 +16,13 @@ import trio.testing
 
 from actors import Company, Context, Event, Node, Runtime, Submit
 from actors.handlers import Handler, freeze
+from actors.host import run_runtime
 from actors.runtime.log import event_of
-from actors.runtime.runtime import Options, run_database
+from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from storage.sqlite.statements import SQL
+from tests.inside import inside
 
 T = TypeVar("T")
 
@@ -49,19 +51,20 @@ async def a_host(
     began_s = trio.current_time()
     known = freeze({"ok": ok, "fails": fails, **(handlers or {})})
     made = Options(known, clock_ms=clock or VirtualClock(), **options)
-    async with run_database(path, made, durability="normal", how="inline", wrap=wrap) as runtime:
-        publish = runtime.published
+    async with run_runtime(path, made, durability="normal", how="inline", wrap=wrap) as runtime:
+        publisher = inside(runtime).services.publisher
+        publish = publisher.published
 
         def published(*args: Any) -> None:
-            if len(runtime.registry) < CHECKED_MAX:
-                runtime.registry.check()
+            if len(inside(runtime).services.registry) < CHECKED_MAX:
+                inside(runtime).services.registry.check()
             publish(*args)
 
-        setattr(runtime, "published", published)  # noqa: B010 - a method of one instance
+        setattr(publisher, "published", published)  # noqa: B010 - a method of one instance
         yield runtime
-        runtime.registry.check()
+        inside(runtime).services.registry.check()
     assert not timeless or trio.current_time() == began_s, "a timer had to stand in for a wake"
-    assert len(runtime.registry) == 0 or not runtime.database.writer.available
+    assert len(inside(runtime).services.registry) == 0 or not inside(runtime).services.store.writer.available
 
 
 async def settled(company: Company, task: str) -> str:

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from actors import Company, Context, ReasonKind, SetLimits, StartNow, Submit, SubmitMany, WorkState
 from actors.core.state import CompanyState
 from actors.messages import RUNS_MAX_LIMIT
+from tests.inside import inside
 from tests.runtime.support import Gated, a_host, a_task, idle, of_kind, quiet, settled, sql, stored_events
 
 ACTIVE = "SELECT count(*) FROM runs WHERE slot > 0"
@@ -199,8 +200,8 @@ async def test_one_at_a_time_stays_so_however_often_it_is_woken(
         await work.has_started()
         async with trio.open_nursery() as nursery:
             for _ in range(12):
-                runtime.supervisor.wake("k")
-            nursery.start_soon(runtime.sweeper.sweep)
+                inside(runtime).services.directory.wake("k")
+            nursery.start_soon(inside(runtime).sweeper.sweep)
         assert len(work.contexts) == 1
         assert sql(db_path, "SELECT count(*) FROM nodes") == [(1,)], "the others are not marked in any way"
         assert sql(db_path, ACTIVE) == [(1,)]

@@ -22,6 +22,7 @@ from actors import (
     Submit,
     WorkState,
 )
+from tests.inside import inside
 from tests.runtime.support import Gated, a_host, a_task, idle, of_kind, settled, spec_text, sql, stored_events
 
 pytestmark = pytest.mark.planted
@@ -65,7 +66,7 @@ async def bad_is_set_aside_and_good_goes_on(path: Path, why: str) -> None:
         assert status.reasons[0].text.startswith(why)
         other = await runtime.company("other").ask(a_task())
         assert await settled(runtime.company("other"), other.id) == "completed"
-        assert runtime.registry.slots_in_use == 0
+        assert inside(runtime).services.registry.slots_in_use == 0
     assert sql(path, "SELECT count(*) FROM runs WHERE slot > 0") == [(0,)]
     quarantined = of_kind(stored_events(path), "task.quarantined")
     assert [event.task for event in quarantined] == ["bad"]

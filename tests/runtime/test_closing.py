@@ -30,8 +30,10 @@ from actors import (
     WorkState,
 )
 from actors.handlers import Handler
-from actors.runtime.execution import STOP_GRACE_S, Executor
+from actors.runtime.executor import Executor
+from actors.runtime.options import STOP_GRACE_S
 from actors.testing import VirtualClock
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -422,8 +424,8 @@ async def test_a_child_that_was_started_and_has_not_begun_when_closing_begins_do
         def start_and_close(executor: Executor, *args: Any) -> None:
             """Closing begins in the step in which the child was started, and gets to its first checkpoint."""
             start(executor, *args)
-            setattr(runtime, "_draining", True)  # noqa: B010
-            executor.closing = True
+            shutdown = inside(runtime).services.shutdown
+            shutdown.draining = shutdown.closing = True
 
         company = runtime.company("k")
         await company.ask(a_task("work", id="a", mode="manual"))

@@ -40,7 +40,8 @@ from actors.core.draft import Draft
 from actors.core.entry import Entry
 from actors.core.needs import Needs
 from actors.core.state import CompanyState
-from actors.runtime.execution import Executor
+from actors.runtime.executor import Executor
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     a_host,
@@ -368,7 +369,7 @@ async def test_setting_a_running_task_aside_interrupts_its_attempts_and_frees_it
         assert [view.end for view in await company.attempts("bad")] == [AttemptEnd.INTERRUPTED]
         assert work.cancelled == 1
         await idle(runtime)
-        assert len(runtime.registry) == 0
+        assert len(inside(runtime).services.registry) == 0
     (event,) = of_kind(stored_events(db_path), "task.quarantined")
     assert event.data == {"interrupted": 1}
 

@@ -34,6 +34,7 @@ from actors import (
 from actors.runtime.deletion import DeleteSome, NotMarked, finish_deletion
 from storage.errors import UnitRefused
 from storage.sqlite.retention import ROWS_MAX, TABLES, remove_some
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -114,7 +115,7 @@ async def test_the_name_begins_anew_with_an_id_and_numbers_of_its_own(
         company = runtime.company("k")
         await something_of_everything(runtime, "k")
         await trio.sleep(0 if resident else 30)
-        assert (runtime.actor("k") is not None) is resident
+        assert (inside(runtime).services.directory.memory("k") is not None) is resident
         last = stored_events(db_path)[-1].position
         await runtime.delete_company("k")
         again = await company.ask(a_task("ok", id="a", key="a key"))
@@ -351,10 +352,10 @@ async def test_it_does_not_come_back_by_being_looked_at(db_path: Path, autojump_
     async with a_host(db_path) as runtime:
         await something_of_everything(runtime, "k")
         await runtime.delete_company("k")
-        assert await runtime.sweeper._ask(["k"]) == (0, 0)
-        runtime.supervisor.wake("k")
+        assert await inside(runtime).sweeper._ask(["k"]) == (0, 0)
+        inside(runtime).services.directory.wake("k")
         await trio.testing.wait_all_tasks_blocked()
-        assert runtime.supervisor.find("k") is None
+        assert inside(runtime).services.directory.find("k") is None
         assert await runtime.companies() == ()
         assert sql(db_path, "SELECT * FROM companies") == []
 
@@ -365,7 +366,7 @@ async def test_a_message_that_comes_while_nobody_is_found_makes_the_company(
     gate = Wrapper(GatedConnection)
     async with a_host(db_path, wrap=gate) as runtime:
         gate.made.shut()
-        runtime.supervisor.wake("k")
+        inside(runtime).services.directory.wake("k")
         await gate.made.is_asked()
         await runtime.company("k").tell(a_task("ok", id="a", mode="manual"))
         gate.made.let_go()
@@ -376,7 +377,7 @@ async def test_a_message_that_comes_while_nobody_is_found_makes_the_company(
 async def test_one_that_is_parked_has_to_be_unparked_first(db_path: Path, autojump_clock: MockClock) -> None:
     async with a_host(db_path) as runtime:
         await runtime.company("k").ask(a_task("ok", id="a", mode="manual"))
-        cell = runtime.supervisor.find("k")
+        cell = inside(runtime).services.directory.find("k")
         assert cell is not None
         cell.parked = "planted"
         with pytest.raises(CompanyParked):
@@ -391,11 +392,11 @@ async def test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more(
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))
-        assert runtime.actor("k") is not None
+        assert inside(runtime).services.directory.memory("k") is not None
         monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
-        setattr(runtime.supervisor, "find", lambda _name: None)  # noqa: B010 - of one instance
+        setattr(inside(runtime).supervisor, "find", lambda _name: None)  # noqa: B010 - of one instance
         await runtime.delete_company("k")
-        delattr(runtime.supervisor, "find")
+        delattr(inside(runtime).supervisor, "find")
         assert sql(db_path, "SELECT name FROM companies") == [(None,)]
         with pytest.raises(RuntimeClosed, match="epoch"):
             await company.ask(a_task("ok", id="b"))
@@ -409,7 +410,7 @@ async def test_nothing_of_a_company_that_nobody_deleted_goes(
         await something_of_everything(runtime, "k")
         before = rows_of(db_path, 1)
         with pytest.raises(NotMarked):
-            await runtime.database.writer.commit(DeleteSome(1, 0))
+            await inside(runtime).services.store.writer.commit(DeleteSome(1, 0))
         assert rows_of(db_path, 1) == before
 
 
@@ -450,7 +451,7 @@ async def test_a_unit_for_the_company_that_had_the_name_before_is_not_for_the_on
         await company.ask(a_task("ok", id="a"))
         await settled(company, "a")
         await trio.sleep(1)
-        between = runtime.housekeeper.between_turns
+        between = inside(runtime).housekeeper.between_turns
 
         async def late(*args: Any) -> Any:
             await runtime.delete_company("k")
@@ -458,7 +459,7 @@ async def test_a_unit_for_the_company_that_had_the_name_before_is_not_for_the_on
             await settled(company, "a")
             return await between(*args)
 
-        setattr(runtime.housekeeper, "between_turns", late)  # noqa: B010 - of one instance
+        setattr(inside(runtime).housekeeper, "between_turns", late)  # noqa: B010 - of one instance
         report = await runtime.prune(Retention(tasks_s=0))
         assert (report.tasks, report.errors) == (0, 0)
         assert (await company.ask(a_task("ok", id="b", mode="manual"))).seq == 2

@@ -13,6 +13,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors import Company, Event, Message, Node, Runtime, Start, Stop, Submit, WorkState
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -156,9 +157,9 @@ async def test_a_company_s_next_turn_waits_for_the_last_one_s_commit_and_takes_w
         for number in range(behind):
             await scene.company.tell(Submit(f"behind {number}"))
         await trio.sleep(1)
-        actor = scene.runtime.actor("k")
-        assert actor is not None
-        assert actor.mailbox.depths == (behind, 0)
+        cell = inside(scene.runtime).services.directory.find("k")
+        assert cell is not None
+        assert cell.mailbox.depths == (behind, 0)
         scene.gate.made.let_go()
         await idle(scene.runtime)
         assert len(await scene.company.tasks()) == 2 + behind

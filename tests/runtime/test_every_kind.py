@@ -54,7 +54,7 @@ from actors.core.transitions import Phase
 from actors.errors import IllegalMove
 from actors.events import KINDS
 from actors.handlers import Handler
-from actors.runtime.execution import Executor
+from actors.runtime.executor import Executor
 from actors.testing import VirtualClock
 from storage.sqlite.wal import shrink_wal
 from tests.runtime.support import (

@@ -28,6 +28,7 @@ from actors import (
     WorkState,
 )
 from actors.runtime.mailbox import SYSTEM_MAX, USER_MAX
+from tests.inside import inside
 from tests.runtime.support import (
     GatedConnection,
     Wrapper,
@@ -54,7 +55,7 @@ class Busy:
 
     @property
     def depths(self) -> tuple[int, int]:
-        cell = self.runtime.supervisor.find("k")
+        cell = inside(self.runtime).services.directory.find("k")
         assert cell is not None
         return cell.mailbox.depths
 
@@ -216,7 +217,7 @@ async def test_what_is_no_message_is_refused_where_it_is_sent(
                 await company.ask(thing)  # type: ignore[arg-type]
             with pytest.raises(InvalidMessage):
                 company.tell_nowait(thing)  # type: ignore[arg-type]
-        assert runtime.supervisor.cells == ()
+        assert inside(runtime).services.directory.cells == ()
 
 
 async def test_who_waits_for_room_when_the_runtime_closes_is_told(

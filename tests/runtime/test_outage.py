@@ -27,6 +27,7 @@ from actors import (
     WorkState,
 )
 from actors.handlers import Handler
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     Wrapper,
@@ -68,11 +69,11 @@ class Store:
                 await trio.lowlevel.checkpoint()
                 raise error
 
-            setattr(self.runtime.database.reader, "run", run)  # noqa: B010 - of one instance
+            setattr(inside(self.runtime).services.store.reader, "run", run)  # noqa: B010 - of one instance
 
     def back(self) -> None:
         self.flaky.down = None
-        vars(self.runtime.database.reader).pop("run", None)
+        vars(inside(self.runtime).services.store.reader).pop("run", None)
 
 
 @asynccontextmanager
@@ -161,7 +162,7 @@ async def test_attempts_go_on_and_their_results_are_kept_until_they_can_be_writt
         assert work.running == 1
         work.open.set()
         await trio.sleep(600)
-        assert store.runtime.registry.slots_in_use == 0
+        assert inside(store.runtime).services.registry.slots_in_use == 0
         assert sql(db_path, "SELECT status FROM nodes") == [("running",)], "no half transition"
         store.back()
         assert (await company.when_settled("a")).result == {"work": "a result"}

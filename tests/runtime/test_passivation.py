@@ -10,14 +10,16 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors import Backoff, Context, Node, Runtime, SetLimits, Start, Submit, SubmitMany, WorkState
-from actors.runtime.company import IDLE_S, CompanyActor
-from actors.runtime.supervisor import _DueTimes
+from actors.runtime.company import CompanyActor
+from actors.runtime.due_times import DueTimes
+from actors.runtime.options import IDLE_S
 from actors.testing import VirtualClock
+from tests.inside import inside
 from tests.runtime.support import Gated, Scripted, a_host, a_task, idle, quiet, settled
 
 
 def present(runtime: Runtime) -> list[str]:
-    return [cell.name for cell in runtime.supervisor.cells]
+    return [cell.name for cell in inside(runtime).services.directory.cells]
 
 
 # --- leaving --------------------------------------------------------------------------------------------------------
@@ -46,11 +48,11 @@ async def test_one_in_conversation_stays(db_path: Path, autojump_clock: MockCloc
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(Submit("first"))
-        actor = runtime.actor("k")
+        actor = inside(runtime).services.directory.memory("k")
         for _ in range(5):
             await trio.sleep(IDLE_S - 1)
             await company.ask(Submit("another"))
-        assert runtime.actor("k") is actor
+        assert inside(runtime).services.directory.memory("k") is actor
 
 
 async def test_one_with_an_attempt_under_way_or_waiting_for_a_slot_stays(
@@ -105,7 +107,7 @@ async def test_a_message_at_any_checkpoint_around_the_leaving_is_not_lost(
             elif how == "tell_nowait":
                 company.tell_nowait(a_task("ok", id="a"))
             else:
-                runtime.supervisor.wake(company.name)
+                inside(runtime).services.directory.wake(company.name)
                 await company.ask(a_task("ok", id="a"))
         for steps in range(25):
             await quiet(runtime.company(f"k{steps}"))
@@ -157,11 +159,11 @@ async def test_after_hundreds_of_companies_every_registry_is_empty_again(
         await idle(runtime)
         await trio.sleep(600)
         assert present(runtime) == []
-        assert len(runtime.registry) == 0
-        slots = runtime.slots
+        assert len(inside(runtime).services.registry) == 0
+        slots = inside(runtime).services.slots
         assert [len(getattr(slots, name)) for name in ("_line", "_offers")] == [0, 0]
-        assert len(getattr(runtime.registry, "_by_company")) == 0  # noqa: B009
-        assert not runtime.supervisor.has_due
+        assert len(getattr(inside(runtime).services.registry, "_by_company")) == 0  # noqa: B009
+        assert not inside(runtime).services.directory.due.working
         assert len(await runtime.companies()) == 300
         await runtime.company("k7").ask(a_task("ok", id="again"))
         assert await settled(runtime.company("k7"), "again") == "completed"
@@ -258,7 +260,7 @@ async def test_many_that_are_due_at_once_all_come_back(db_path: Path, autojump_c
 
 
 def test_a_company_has_one_due_time_however_often_it_comes_and_goes() -> None:
-    times = _DueTimes()
+    times = DueTimes()
     for due in range(1_000, 0, -1):
         times.note("k", due, works=True)
         times.note("k", due, works=True)
@@ -269,7 +271,7 @@ def test_a_company_has_one_due_time_however_often_it_comes_and_goes() -> None:
 
 
 def test_the_earliest_due_time_of_all_is_first() -> None:
-    times = _DueTimes()
+    times = DueTimes()
     for company, due in (("a", 30), ("b", 10), ("c", 20), ("b", 40)):
         times.note(company, due, works=True)
     order = []

@@ -29,7 +29,8 @@ from actors import (
     WorkState,
 )
 from actors.handlers import Handler
-from actors.runtime.execution import Executor
+from actors.runtime.executor import Executor
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     Stubborn,
@@ -98,7 +99,9 @@ async def three_days(db_path: Path, work: Handler, nodes: Sequence[Node | Gate])
         assert (reason.kind, reason.nodes) == (ReasonKind.APPROVAL, ("approve",))
         assert reason.at_ms == status.nodes[1].reached_ms
         assert (await company.status("needs it")).state is WorkState.WAITING
-        assert runtime.actor("acme") is None, "nobody is kept in memory for a person who sleeps"
+        assert inside(runtime).services.directory.memory("acme") is None, (
+            "nobody is kept in memory for a person who sleeps"
+        )
         await company.ask(Approve("first", "approve", "go"))
         assert await settled(company, "needs it") == "completed"
         return await company.result("first")
@@ -137,8 +140,8 @@ async def test_a_company_that_only_waits_for_a_person_is_left_alone_by_the_sweep
         await trio.sleep(30)
         loaded: set[str] = set()
         for _ in range(20):
-            await runtime.sweeper.sweep()
-            loaded.update(cell.name for cell in runtime.supervisor.cells)
+            await inside(runtime).sweeper.sweep()
+            loaded.update(cell.name for cell in inside(runtime).services.directory.cells)
             await trio.sleep(30)
         assert loaded == {"other"}
         await runtime.company("k").ask(Approve("a", "approve"))

@@ -45,6 +45,7 @@ from actors.handlers import Handler
 from actors.testing import VirtualClock
 from storage.sqlite.inline import InlineConnection
 from storage.sqlite.opening import open_reader as open_connection
+from tests.inside import inside
 from tests.runtime.support import Gated, a_host, a_task, idle, quiet
 
 
@@ -141,7 +142,7 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
 
 async def test_memory_and_tables_say_the_same_of_every_task(db_path: Path, autojump_clock: MockClock) -> None:
     async with a_company_in_every_state(db_path) as (runtime, ids), a_reader(db_path) as reader:
-        assert runtime.actor("k") is not None
+        assert inside(runtime).services.directory.memory("k") is not None
         told = await everything(runtime.company("k"), ids)
         read = await everything(reader.company("k"), ids)
         assert reader.owner is not None
@@ -184,9 +185,9 @@ async def test_a_company_that_is_not_in_memory_is_read_from_the_tables_by_the_sa
         await idle(runtime)
         before = await everything(company, ["a", "b", "c"])
         await trio.sleep(30)
-        assert runtime.actor("k") is None
+        assert inside(runtime).services.directory.memory("k") is None
         assert await everything(company, ["a", "b", "c"]) == before
-        assert runtime.actor("k") is None, "a read starts no actor"
+        assert inside(runtime).services.directory.memory("k") is None, "a read starts no actor"
 
 
 async def test_where_no_host_runs_every_unfinished_task_says_so(

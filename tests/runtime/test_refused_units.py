@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from actors import ActorCrashed, Company, Edit, Pause, Submit, Submitted, WorkState
+from tests.inside import inside
 from tests.runtime.support import Gated, a_host, a_task, idle, of_kind, quiet, settled, sql, stored_events
 
 REFUSE_TITLE = """
@@ -177,4 +178,4 @@ async def test_an_admission_that_is_refused_each_time_sets_its_task_aside_and_th
         await company.ask(a_task("ok", id="good"))
         assert await settled(company, "good") == "completed"
         assert (await company.status("bad")).state is WorkState.QUARANTINED
-        assert runtime.registry.slots_in_use == 0
+        assert inside(runtime).services.registry.slots_in_use == 0

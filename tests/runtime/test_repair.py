@@ -27,6 +27,7 @@ from actors import (
     WorkState,
 )
 from actors.handlers import Handler
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     Scripted,
@@ -183,7 +184,7 @@ async def test_a_dependency_that_is_done_before_the_task_is_submitted_is_done(
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await idle(runtime)
-        actor = runtime.actor("k")
+        actor = inside(runtime).services.directory.memory("k")
         assert actor is None or actor.state is None or "a" not in actor.state.entries
         await company.ask(a_task("ok", id="b", depends_on=["a"]))
         assert await settled(company, "b") == "completed"

@@ -37,6 +37,7 @@ from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
 from storage.sqlite.loading import claim_company
 from storage.sqlite.retention import LOOKED_MAX, ROWS_MAX
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -103,10 +104,10 @@ async def test_by_default_nothing_goes_however_old_it_is(db_path: Path, autojump
         await settled(company, "b")
         await company.ask(Archive("b"))
         before = counts(db_path)
-        commits = runtime.database.writer.statistics.units
+        commits = inside(runtime).services.store.writer.statistics.units
         await trio.sleep(LONG_S)
         assert counts(db_path) == before
-        assert runtime.database.writer.statistics.units == commits
+        assert inside(runtime).services.store.writer.statistics.units == commits
         assert runtime.last_prune is None
         assert (await runtime.prune()) == PruneReport(EPOCH_MS + round(LONG_S * 1000))
 
@@ -327,7 +328,7 @@ class HeldReading:
     """The database as an actor sees it: the next reading is made, and its answer held back."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._database = runtime.database
+        self._database = inside(runtime).services.store
         self.open, self.made = trio.Event(), trio.Event()
 
     async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
@@ -350,7 +351,7 @@ async def test_what_a_turn_has_read_does_not_go_before_its_commit(
         await settled(company, "a")
         await trio.sleep(5)
         reading = HeldReading(runtime)
-        runtime.surroundings.database = reading  # type: ignore[assignment]
+        object.__setattr__(inside(runtime).services, "store", reading)
         if message == "needs it":
             await company.tell(a_task("ok", id="b", depends_on=["a"], mode="manual"))
         else:
@@ -385,8 +386,8 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
         await company.ask(a_task("ok", id="a"))
         await settled(company, "a")
         await trio.sleep(60)
-        assert runtime.actor("k") is None
-        between = runtime.housekeeper.between_turns
+        assert inside(runtime).services.directory.memory("k") is None
+        between = inside(runtime).housekeeper.between_turns
         looked, go_on = trio.Event(), trio.Event()
 
         async def later(*args: Any) -> Any:
@@ -394,7 +395,7 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
             await go_on.wait()
             return await between(*args)
 
-        setattr(runtime.housekeeper, "between_turns", later)  # noqa: B010 - of one instance
+        setattr(inside(runtime).housekeeper, "between_turns", later)  # noqa: B010 - of one instance
         reports: list[PruneReport] = []
 
         async def prune() -> None:
@@ -405,7 +406,7 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
             await looked.wait()
             await company.ask(a_task("ok", id="b", depends_on=["a"], mode="manual"))
             await trio.sleep(60)  # it has left again: only the epoch tells that it was there
-            assert runtime.actor("k") is None
+            assert inside(runtime).services.directory.memory("k") is None
             go_on.set()
         assert [report.tasks for report in reports] == [0]
         assert await tasks_of(runtime) == ["a", "b"]
@@ -419,15 +420,15 @@ async def test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch
         await runtime.company("k").ask(a_task("ok", id="a"))
         await settled(runtime.company("k"), "a")
         await trio.sleep(60)
-        between = runtime.housekeeper.between_turns
+        between = inside(runtime).housekeeper.between_turns
 
         async def after_a_claim(*args: Any) -> Any:
-            await runtime.database.writer.commit(lambda conn: claim_company(conn, "k").epoch)
+            await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k").epoch)
             return await between(*args)
 
-        setattr(runtime.housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance
+        setattr(inside(runtime).housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance
         assert (await runtime.prune(Retention(tasks_s=0))).tasks == 0
-        delattr(runtime.housekeeper, "between_turns")
+        delattr(inside(runtime).housekeeper, "between_turns")
         assert (await runtime.prune(Retention(tasks_s=0))).tasks == 1
 
 
@@ -439,7 +440,7 @@ async def test_what_the_actor_holds_in_memory_stays_until_it_has_left(
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))
         await trio.sleep(40)
-        assert runtime.actor("k") is None
+        assert inside(runtime).services.directory.memory("k") is None
         sql(db_path, "INSERT INTO quarantine (company_id, seq, at_ms, why) VALUES (1, 1, 0, 'planted')")
         await company.ask(Archive("a"))
         await trio.sleep(1)
@@ -448,7 +449,7 @@ async def test_what_the_actor_holds_in_memory_stays_until_it_has_left(
         assert (await company.status("a")).state is WorkState.STOPPED
         await company.ask(Archive("a"))
         await trio.sleep(200)
-        assert runtime.actor("k") is None
+        assert inside(runtime).services.directory.memory("k") is None
         assert (await runtime.prune(Retention(archived_s=0))).tasks == 1
 
 
@@ -502,10 +503,10 @@ async def test_a_parked_company_is_left_alone_until_it_is_back(
         await company.ask(a_task("ok", id="a"))
         await settled(company, "a")
         await trio.sleep(5)
-        cell = runtime.supervisor.find("k")
+        cell = inside(runtime).services.directory.find("k")
         assert cell is not None
         cell.parked = "planted"
-        assert await runtime.prune(Retention(tasks_s=0)) == PruneReport(runtime.now_ms())
+        assert await runtime.prune(Retention(tasks_s=0)) == PruneReport(inside(runtime).services.now_ms())
         cell.parked = None
         assert (await runtime.prune(Retention(tasks_s=0))).tasks == 1
 
@@ -584,7 +585,7 @@ async def test_what_an_attempt_was_left_behind_of_stays_until_it_has_returned(
         sql(db_path, "UPDATE nodes SET status = 'succeeded', result = '1'")  # as if a third had come through
         sql(db_path, "UPDATE runs SET status = 'completed'")
         await trio.sleep(LONG_S)
-        assert len(runtime.registry.abandoned) == 2
+        assert len(inside(runtime).services.registry.abandoned) == 2
         assert counts(db_path)["attempts"] == 2
         assert await tasks_of(runtime) == ["a"]
         sql(db_path, "UPDATE nodes SET status = 'failed', result = NULL")
@@ -612,9 +613,9 @@ async def test_a_pass_goes_in_units_between_which_others_get_their_turn(
 
         async def others() -> None:
             while True:
-                began = runtime.database.writer.statistics.batches
+                began = inside(runtime).services.store.writer.statistics.batches
                 await runtime.company("other").ask(a_task("ok", mode="manual"))
-                asked.append(runtime.database.writer.statistics.batches - began)
+                asked.append(inside(runtime).services.store.writer.statistics.batches - began)
                 await trio.sleep(0.001)
 
         async with trio.open_nursery() as nursery:
@@ -665,13 +666,13 @@ async def test_a_store_that_is_away_only_delays_it(
             await trio.lowlevel.checkpoint()
             raise wrapper.made.down
 
-        setattr(runtime.database.reader, "run", run)  # noqa: B010 - of one instance
+        setattr(inside(runtime).services.store.reader, "run", run)  # noqa: B010 - of one instance
         with pytest.raises(StoreUnavailable):
             await runtime.prune(Retention(tasks_s=0))
         await trio.sleep(600)
         assert [entry["event"] for entry in logs].count("housekeeping.failed") in (9, 10)
         wrapper.made.down = None
-        vars(runtime.database.reader).pop("run")
+        vars(inside(runtime).services.store.reader).pop("run")
         await trio.sleep(LATE_S)
         assert await tasks_of(runtime) == []
 

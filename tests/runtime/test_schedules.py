@@ -25,6 +25,7 @@ from actors import (
 )
 from actors.runtime.supervisor import AGAIN_MAX
 from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
+from tests.inside import inside
 from tests.invariants import check_runtime
 from tests.runtime.support import Gated, a_host, a_task, kinds, of_kind, quiet, settled, sql, stored_events
 
@@ -50,10 +51,10 @@ async def test_an_absent_company_is_brought_back_for_its_schedule_and_leaves_aga
         await runtime.company("k").ask(SetSchedule("s", every=3600, task=TASK))
         for hour in range(1, 4):
             await trio.sleep(3000)
-            assert runtime.supervisor.find("k") is None
+            assert inside(runtime).services.directory.find("k") is None
             await trio.sleep(601)
             assert len(fires(db_path)) == hour
-            assert runtime.supervisor.find("k") is not None
+            assert inside(runtime).services.directory.find("k") is not None
     assert [e.at_ms - e.data["nominal_ms"] for e in fires(db_path)] == [0, 0, 0]
 
 
@@ -64,7 +65,7 @@ async def test_an_absent_company_is_brought_back_when_a_task_of_it_may_start(
     async with a_host(db_path, clock=clock, idle_s=10) as runtime:
         await runtime.company("k").ask(a_task(id="t", not_before=in_s(clock, 7200)))
         await trio.sleep(3600)
-        assert runtime.supervisor.find("k") is None
+        assert inside(runtime).services.directory.find("k") is None
         status = await runtime.company("k").status("t")
         assert (status.state, status.not_before_ms) == (WorkState.SCHEDULED, EPOCH_MS + 7_200_000)
         assert await settled(runtime.company("k"), "t") == "completed"
@@ -101,16 +102,16 @@ async def test_many_schedules_of_many_companies_cost_no_child_and_a_wake_loads_o
             for m in range(5):
                 await company.ask(SetSchedule(f"s{m}", every=86_400 + 3_600 * n, task=TASK))
         await trio.sleep(60)
-        assert runtime.supervisor.cells == ()
+        assert inside(runtime).services.directory.cells == ()
         assert trio.lowlevel.current_statistics().tasks_living == children
         loaded: set[str] = set()
-        watch = runtime.supervisor._watch
+        watch = inside(runtime).supervisor._watch
 
         async def watched(cell: Any) -> None:
             loaded.add(cell.name)
             await watch(cell)
 
-        runtime.supervisor._watch = watched  # type: ignore[method-assign]
+        inside(runtime).supervisor._watch = watched  # type: ignore[method-assign]
         await trio.sleep(86_400 + 3_600 * 2 + 1_800)
         assert loaded == {"c00", "c01", "c02"}
     assert len(fires(db_path)) == 15
@@ -147,7 +148,7 @@ async def test_a_company_that_is_paused_does_not_come_back_for_its_schedules(
         await runtime.company("k").ask(SetSchedule("s", every=60, task=TASK))
         await runtime.company("k").ask(Pause())
         await trio.sleep(3000)
-        assert runtime.supervisor.find("k") is None
+        assert inside(runtime).services.directory.find("k") is None
         assert sql(db_path, "SELECT due_ms FROM companies") == [(None,)]
         await runtime.company("k").ask(Unpause())
         await quiet(runtime.company("k"))
@@ -225,7 +226,7 @@ async def test_when_the_clock_goes_back_all_that_wait_look_again_a_page_at_a_tim
         most = 0
         for _ in range(100):
             await trio.sleep(1)
-            most = max(most, len(runtime.supervisor.cells))
+            most = max(most, len(inside(runtime).services.directory.cells))
         assert len(of_kind(stored_events(db_path), "schedule.clock_back")) == many
         assert most <= 2 * AGAIN_MAX
         await trio.sleep(3600)

@@ -10,7 +10,9 @@ from trio.testing import MockClock
 from actors import Context, ReasonKind, SetLimits, Stop, Submit, SubmitMany, WorkState
 from actors.core.draft import AttemptKey
 from actors.runtime.attempts import AttemptRef, Registry
+from actors.runtime.options import ABANDONED_MAX
 from actors.runtime.slots import Slots, TurnSlots
+from tests.inside import inside
 from tests.runtime.support import Gated, GatedConnection, Wrapper, a_host, a_node, a_task, idle, settled
 
 # --- the line ---------------------------------------------------------------------------------------------------
@@ -22,7 +24,7 @@ class Line:
     def __init__(self, executions_max: int) -> None:
         self.woken: list[str] = []
         self.registry = Registry()
-        self.slots = Slots(executions_max, self.registry, self.woken.append)
+        self.slots = Slots(executions_max, self.registry, self.woken.append, abandoned_max=ABANDONED_MAX)
         self._pos = 0
 
     def turn(self, company: str) -> TurnSlots:
@@ -146,7 +148,7 @@ async def test_executing_attempts_of_many_companies_never_exceed_the_limit(
             await company.ask(SubmitMany([a_task("work"), a_task("work")]))
         await work.has_started(executions_max)
         assert work.running == executions_max
-        assert runtime.registry.slots_in_use == executions_max
+        assert inside(runtime).services.registry.slots_in_use == executions_max
         work.open.set()
         await idle(runtime)
     assert work.most == executions_max
@@ -236,7 +238,7 @@ async def test_a_slot_is_free_as_soon_as_the_handler_has_returned_though_its_res
         gate.made.shut()
         work.open.set()
         await gate.made.is_asked()
-        assert runtime.registry.slots_in_use == 0
-        assert len(runtime.registry) == 1
+        assert inside(runtime).services.registry.slots_in_use == 0
+        assert len(inside(runtime).services.registry) == 1
         gate.made.let_go()
         assert await settled(company, "a") == "completed"

@@ -30,6 +30,7 @@ from actors import (
 from actors.core.draft import Draft
 from actors.core.needs import Looked
 from actors.handlers import Handler
+from tests.inside import inside
 from tests.runtime.support import Gated, GatedConnection, Stubborn, Wrapper, a_host, a_node, a_task
 from tests.storage.connections import Flaky, sqlite_error
 
@@ -110,16 +111,18 @@ async def test_every_gauge_shows_what_it_is_named_for(
             for number in range(OTHERS):
                 await runtime.company(f"other {number}").ask(Pause())
             pruned = await runtime.prune()
-            swept = await runtime.sweeper.sweep()
+            swept = await inside(runtime).sweeper.sweep()
             await a_batch(runtime, gate, LARGEST, Unpause())
             await a_batch(runtime, gate, BATCH, Pause())
             await a_company_that_is_in_a_commit(runtime, gate)
-            runtime.watchdog.lag_s = (
-                0.375  # measured only beside threads; see tests/attempts/test_watchdog.py
-            )
-            monkeypatch.setattr(runtime.intake, "_under_way", {"k": INBOX - 1, "other": 1})  # see tests/inbox
+            inside(
+                runtime
+            ).watchdog.lag_s = 0.375  # measured only beside threads; see tests/attempts/test_watchdog.py
+            monkeypatch.setattr(
+                inside(runtime).intake, "_under_way", {"k": INBOX - 1, "other": 1}
+            )  # see tests/inbox
             seen = runtime.statistics()
-            monkeypatch.setattr(runtime.intake, "_under_way", {})
+            monkeypatch.setattr(inside(runtime).intake, "_under_way", {})
             wal_bytes, hops = os.stat(f"{db_path}-wal").st_size, gate.done
         finally:
             gate.let_go()

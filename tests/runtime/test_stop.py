@@ -25,7 +25,8 @@ from actors import (
     StopGoal,
     WorkState,
 )
-from actors.runtime.execution import STOP_GRACE_S
+from actors.runtime.options import STOP_GRACE_S
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -81,7 +82,7 @@ async def test_a_stop_that_meets_the_commit_of_the_start_cancels_what_it_started
         gate.made.shut()
         await company.tell(Start("a"))
         await gate.made.is_asked()
-        assert [attempt.phase.value for attempt in runtime.registry] == ["persisting"]
+        assert [attempt.phase.value for attempt in inside(runtime).services.registry] == ["persisting"]
         await company.tell(Stop("a"))
         await trio.testing.wait_all_tasks_blocked()
         gate.made.let_go()
@@ -158,7 +159,7 @@ async def test_a_stop_that_comes_after_the_result_finds_the_task_completed(
         gate.made.shut()
         work.open.set()
         await gate.made.is_asked()
-        assert [attempt.phase.value for attempt in runtime.registry] == ["finalizing"]
+        assert [attempt.phase.value for attempt in inside(runtime).services.registry] == ["finalizing"]
         await company.tell(Stop("a"))
         await trio.testing.wait_all_tasks_blocked()
         gate.made.let_go()
@@ -260,11 +261,11 @@ async def test_a_handler_that_does_not_hear_its_cancellation_is_left_behind_afte
         assert await settled(company, "a") == "stopped"
         assert trio.current_time() - began == pytest.approx(STOP_GRACE_S)
         assert await settled(company, "b") == "completed", "both of its slots are free"
-        assert [attempt.label for attempt in runtime.registry.abandoned] == ["k/a/1/work/1"]
-        assert len(runtime.registry) == 0
+        assert [attempt.label for attempt in inside(runtime).services.registry.abandoned] == ["k/a/1/work/1"]
+        assert len(inside(runtime).services.registry) == 0
         work.open.set()
         await idle(runtime)
-        assert list(runtime.registry.abandoned) == []
+        assert list(inside(runtime).services.registry.abandoned) == []
     told = of_kind(
         stored_events(db_path), "attempt.abandoned", "attempt.stopped", "run.stopped", "attempt.late"
     )

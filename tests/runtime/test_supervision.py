@@ -25,8 +25,9 @@ from actors import (
     WorkState,
 )
 from actors.core.restart import PARKED_ABOVE_S, QUIET_S, add_crash, delay_s
-from actors.runtime.execution import Executor
+from actors.runtime.executor import Executor
 from storage.sqlite.loading import claim_company
+from tests.inside import inside
 from tests.runtime.support import (
     Gated,
     a_host,
@@ -120,7 +121,7 @@ async def test_crashes_that_come_every_half_minute_are_in_a_row_though_the_compa
             await trio.testing.wait_all_tasks_blocked()
             await company.ask(Submit("x"))
         await trio.sleep(600)
-        assert runtime.supervisor.cells == (), "in the end it leaves"
+        assert inside(runtime).services.directory.cells == (), "in the end it leaves"
 
 
 async def test_a_crashed_actor_is_started_again_after_0_1_2_4_seconds_and_so_on_up_to_60(
@@ -335,13 +336,13 @@ async def test_an_actor_that_was_replaced_ends_and_is_not_started_again(
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await idle(runtime)
-        cell = runtime.supervisor.find("k")
+        cell = inside(runtime).services.directory.find("k")
         assert cell is not None
-        await runtime.database.writer.commit(lambda conn: claim_company(conn, "k"))
+        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k"))
         with pytest.raises(RuntimeClosed, match="a newer actor owns the company"):
             await company.ask(Submit("comes too late", id="late"))
         await trio.testing.wait_all_tasks_blocked()
-        assert runtime.supervisor.find("k") is None
+        assert inside(runtime).services.directory.find("k") is None
         assert "late" not in {status.id for status in await company.tasks()}
     assert of_kind(stored_events(db_path), "actor.crashed") == []
     assert sql(db_path, "SELECT epoch FROM companies") == [(2,)]
@@ -355,7 +356,7 @@ async def test_a_replaced_actor_s_attempts_are_the_next_one_s_to_judge(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        await runtime.database.writer.commit(lambda conn: claim_company(conn, "k"))
+        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k"))
         with pytest.raises(RuntimeClosed):
             await company.ask(Submit("comes too late"))
         work.open.set()
@@ -401,7 +402,7 @@ async def test_an_attempt_that_ends_while_there_is_no_actor_is_told_of_again(
         work.open.set()  # the actor rests for 4 seconds now
         broken.companies.clear()
         await trio.testing.wait_all_tasks_blocked()
-        assert len(runtime.registry) == 1
+        assert len(inside(runtime).services.registry) == 1
         assert await settled(company, "a") == "completed"
     told = kinds(of_kind(stored_events(db_path), "attempt.succeeded", "attempt.late", "attempt.interrupted"))
     assert told == ["attempt.succeeded"], "once, and as what it was"

@@ -13,9 +13,10 @@ from trio.testing import MockClock
 
 import actors.runtime.sweep
 from actors import Archive, Company, Pause, Rerun, Runtime, SetLimits, Stop, SubmitMany, WorkState
-from actors.runtime.execution import Executor
+from actors.runtime.executor import Executor
 from actors.runtime.mailbox import Envelope, Mailbox, Sweep
 from actors.runtime.sweep import ANSWER_S, EVERY_S, PAGE
+from tests.inside import inside
 from tests.runtime.support import Gated, Scripted, a_host, a_task, of_kind, settled, sql, stored_events
 
 
@@ -116,7 +117,7 @@ async def test_an_attempt_that_nobody_runs_is_found_and_runs_again(
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(runtime.registry) == 0
+        assert len(inside(runtime).services.registry) == 0
         lost.clear()
         began = trio.current_time()
         assert await settled(company, "a") == "completed"
@@ -142,7 +143,7 @@ async def test_one_orphan_behind_five_hundred_that_must_not_be_touched_is_found_
         await runtime.company("orphan").ask(a_task("ok", id="a"))
         await work.has_started(500)
         lost.clear()
-        report = await runtime.sweeper.sweep()
+        report = await inside(runtime).sweeper.sweep()
         assert (report.companies, report.healed, report.errors) == (501, 1, 0)
         assert await settled(runtime.company("orphan"), "a") == "completed"
         assert work.running == 500
@@ -167,13 +168,13 @@ class Asked:
 
 def watched(runtime: Runtime) -> Asked:
     seen = Asked()
-    ask = runtime.sweeper._ask
+    ask = inside(runtime).sweeper._ask
 
     async def watched_ask(names: list[str]) -> Any:
         seen.pages.append(names)
         return await ask(names)
 
-    setattr(runtime.sweeper, "_ask", watched_ask)  # noqa: B010 - of one instance
+    setattr(inside(runtime).sweeper, "_ask", watched_ask)  # noqa: B010 - of one instance
     return seen
 
 
@@ -195,7 +196,7 @@ async def test_those_that_only_wait_are_asked_in_turn_oldest_first_and_a_bounded
         seen = watched(runtime)
         for _ in range(3):
             await trio.sleep(1)
-            await runtime.sweeper.sweep()
+            await inside(runtime).sweeper.sweep()
     assert all(len(page) <= 2 for page in seen.pages)
     assert len(seen.names) == 9
     assert set(seen.names) == {f"k{number}" for number in range(7)}
@@ -214,7 +215,7 @@ async def test_those_that_run_or_are_due_are_asked_every_time(
         seen = watched(runtime)
         for _ in range(3):
             await trio.sleep(1)
-            await runtime.sweeper.sweep()
+            await inside(runtime).sweeper.sweep()
         assert seen.names.count("runs") == 3
         work.open.set()
 
@@ -226,7 +227,7 @@ async def test_settled_and_archived_tasks_are_in_no_sweep(db_path: Path, autojum
         await company.ask(a_task("ok", id="b", mode="manual"))
         await company.when_settled("a")
         await company.ask(Archive("b"))
-        report = await runtime.sweeper.sweep()
+        report = await inside(runtime).sweeper.sweep()
         assert report.companies == 0
 
 
@@ -234,15 +235,15 @@ async def test_one_company_s_error_does_not_stop_the_sweep(db_path: Path, autoju
     async with a_host(db_path) as runtime:
         await companies_with_queued_tasks(runtime, 5)
         await trio.sleep(60)
-        cell = runtime.supervisor.cell
+        cell = inside(runtime).services.directory.cell
 
         def bad_cell(name: str) -> Any:
             if name == "k2":
                 raise ZeroDivisionError("not this one")
             return cell(name)
 
-        setattr(runtime.supervisor, "cell", bad_cell)  # noqa: B010 - of one instance
-        report = await runtime.sweeper.sweep()
+        setattr(inside(runtime).supervisor, "cell", bad_cell)  # noqa: B010 - of one instance
+        report = await inside(runtime).sweeper.sweep()
         assert (report.companies, report.errors) == (5, 1)
 
 
@@ -252,11 +253,11 @@ async def test_a_company_that_does_not_answer_costs_its_page_a_while_and_the_oth
     monkeypatch.setattr(actors.runtime.sweep, "PAGE", 2)
     async with a_host(db_path, idle_s=3600) as runtime:
         await companies_with_queued_tasks(runtime, 4)
-        cell = runtime.supervisor.find("k1")
+        cell = inside(runtime).services.directory.find("k1")
         assert cell is not None
         cell.mailbox = Mailbox()  # what is put there is taken by nobody
         began = trio.current_time()
-        report = await runtime.sweeper.sweep()
+        report = await inside(runtime).sweeper.sweep()
         assert trio.current_time() - began == pytest.approx(ANSWER_S)
         assert (report.companies, report.errors) == (4, 1)
 
@@ -295,7 +296,7 @@ async def test_it_runs_while_everything_is_paused_and_needs_no_slot(
         await trio.testing.wait_all_tasks_blocked()
         await company.ask(Pause())
         lost.clear()
-        work = await runtime.sweeper.sweep()
+        work = await inside(runtime).sweeper.sweep()
         assert work.healed == 1
         assert [view.end.value for view in await company.attempts("a") if view.end] == ["interrupted"]
         assert (await company.status("a")).state is WorkState.RUNNING
@@ -315,7 +316,7 @@ async def test_it_never_overlaps_itself(
             await trio.sleep(200)
             at_once -= 1
 
-        setattr(runtime.sweeper, "sweep", slow)  # noqa: B010 - of one instance
+        setattr(inside(runtime).sweeper, "sweep", slow)  # noqa: B010 - of one instance
         await trio.sleep(2_000)
     assert most == 1
     assert count == pytest.approx(2_000 / 260, abs=1)
@@ -329,7 +330,7 @@ async def test_an_error_in_the_sweep_itself_is_said_and_the_next_one_comes(
         async def bad() -> Any:
             raise ZeroDivisionError("a mistake of ours")
 
-        setattr(runtime.sweeper, "sweep", bad)  # noqa: B010 - of one instance
+        setattr(inside(runtime).sweeper, "sweep", bad)  # noqa: B010 - of one instance
         await trio.sleep(EVERY_S * 3.5)
         report = await runtime.company("k").ask(a_task("ok"))
         assert await settled(runtime.company("k"), report.id) == "completed"
@@ -363,7 +364,7 @@ async def test_a_planted_row_is_found_by_a_sweep_when_its_company_is_not_there(
     async with a_host(db_path) as runtime:
         (company,) = await companies_with_queued_tasks(runtime, 1)
         await trio.sleep(30)
-        assert runtime.supervisor.cells == ()
+        assert inside(runtime).services.directory.cells == ()
         sql(db_path, "UPDATE runs SET started = 1")
         assert await settled(company, "a") == "completed"
         assert trio.current_time() <= 2 * EVERY_S

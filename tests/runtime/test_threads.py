@@ -22,6 +22,7 @@ from actors import (
     Stop,
     WorkState,
 )
+from tests.inside import inside
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
 
 PATIENCE_S = 120.0
@@ -104,7 +105,7 @@ async def test_what_a_thread_raises_is_what_a_handler_raises(
         await company.ask(a_task("work", id="a", attempts_max=1))
         with trio.fail_after(PATIENCE_S):
             while not (views := await company.attempts("a")) or views[0].end is None:
-                await runtime.hub.news.wait()
+                await inside(runtime).services.notifier.news.wait()
         assert (views[0].end, views[0].error) == (end, text)
         await company.ask(Stop("a"))
 
@@ -165,12 +166,12 @@ async def test_a_thread_that_does_not_end_is_left_behind_after_the_grace_and_its
         with trio.fail_after(PATIENCE_S):
             assert await settled(company, "a") == "stopped"
             assert await settled(company, "b") == "completed"
-        assert [attempt.label for attempt in runtime.registry.abandoned] == ["k/a/1/work/1"]
+        assert [attempt.label for attempt in inside(runtime).services.registry.abandoned] == ["k/a/1/work/1"]
         facts = await company.status("a"), await company.attempts("a")
         blocking.open.set()
         await returned(blocking)
         await idle(runtime)
-        assert list(runtime.registry.abandoned) == []
+        assert list(inside(runtime).services.registry.abandoned) == []
         assert (await company.status("a"), await company.attempts("a")) == facts
     told = of_kind(stored_events(db_path), "attempt.abandoned", "attempt.stopped", "attempt.late")
     assert [(event.kind, event.task, event.node, event.attempt) for event in told] == [

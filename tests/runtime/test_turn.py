@@ -18,6 +18,7 @@ import actors.core.advance
 from actors import Context, Edit, Event, Node, Runtime, SetLimits, Submit, SubmitMany, WorkState
 from actors.core.advance import MOVES_MAX
 from actors.runtime.company import BATCH_MAX, CompanyActor, Turn
+from tests.inside import inside
 from tests.runtime.support import a_host, a_task, idle, of_kind, quiet, stored_events
 
 
@@ -115,7 +116,7 @@ async def test_no_turn_begins_inside_another_whoever_sends_and_whenever(
                 for number in range(30):
                     senders.start_soon(company.ask, Submit(f"task {number}", handler="chats"))
             while len(reactions) < 60:
-                await runtime.hub.news.wait()
+                await inside(runtime).services.notifier.news.wait()
             await idle(runtime)
             nursery.cancel_scope.cancel()
         statuses = await company.tasks()
@@ -137,7 +138,7 @@ async def test_thousands_of_runs_without_nodes_complete_in_turns_of_bounded_size
         before = watch.turns
         await company.ask(SubmitMany([Submit("many") for _ in range(many)]))
         await quiet(company)
-        actor = runtime.actor("k")
+        actor = inside(runtime).services.directory.memory("k")
         assert actor is not None
         assert actor.state is not None
         assert actor.state.entries == {}, "nothing of what has ended stays in memory"
@@ -184,13 +185,14 @@ async def test_finishing_one_run_and_starting_the_next_is_one_commit(
         company = runtime.company("k")
         await company.ask(SubmitMany([a_task("ok", id="a"), a_task("ok", id="b")]))
         commits: list[list[str]] = []
-        publish = runtime.published
+        publisher = inside(runtime).services.publisher
+        publish = publisher.published
 
         def published(name: str, events: tuple[Any, ...], committed: Any) -> None:
             commits.append([event.kind for event in events])
             publish(name, events, committed)
 
-        setattr(runtime, "published", published)  # noqa: B010 - a method of one instance
+        setattr(publisher, "published", published)  # noqa: B010 - a method of one instance
         await idle(runtime)
     together = ["attempt.succeeded", "run.completed", "run.admitted", "attempt.started"]
     assert [commit for commit in commits if commit][-2:] == [together, together[:2]]
@@ -208,7 +210,7 @@ async def test_a_company_that_is_at_its_fixed_point_makes_no_turn(
         await trio.sleep(6 * 3600)
         assert watch.turns - before <= 2
         assert len(stored_events(db_path)) == events
-        assert runtime.supervisor.cells == ()
+        assert inside(runtime).services.directory.cells == ()
 
 
 async def test_one_company_s_long_queue_delays_no_other_s_turn(

@@ -9,11 +9,12 @@ import trio
 from actors import Context, Runtime, Submit, open_runtime
 from tests.bench.ours.common import names_of, other
 from tests.bench.protocol import Values
+from tests.inside import inside
 
 
 def residents(runtime: Runtime) -> int:
     """How many companies have an actor."""
-    return len(runtime.supervisor.cells)
+    return len(inside(runtime).services.directory.cells)
 
 
 async def idle(path: str) -> Values:

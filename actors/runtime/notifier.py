@@ -38,7 +38,7 @@ class News:
         return self._event
 
 
-class Hub:
+class Notifier:
     def __init__(self) -> None:
         self._all = News()
         self._companies: dict[str, News] = {}

@@ -13,60 +13,35 @@ from __future__ import annotations
 
 import inspect
 import math
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+import sqlite3
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
-from actors.core.budget import Spending
 from actors.core.draft import StartAttempt
 from actors.core.reports import Report
 from actors.core.transitions import Phase
-from actors.errors import GiveUp, IllegalMove, InvalidSpend, RetryAfter
-from actors.handlers import Context, Handler
-from actors.messages import UNITS_MAX
-from storage.codec import clean_text, decode, encode
+from actors.errors import GiveUp, IllegalMove, RetryAfter
+from actors.handlers import Context
+from storage.codec import clean_text, encode
 from storage.records import AttemptEnd
+from storage.sqlite.statements import SQL
 from storage.sqlite.unit_of_work import Inputs
 
-from .attempts import Attempt, AttemptRef, Registry
-from .context import current_attempt
+from .attempts import Attempt, AttemptRef
+from .current import current_attempt
 from .describe import describe, describe_all, leaves_of
-from .slots import Slots
+from .inputs import context_of
+from .publisher import quiet_event
+from .services import Services
+from .spending import SpendingTeller
 from .stalls import StallWatch
 
-WAITING_MAX = 1_000
-"""Attempts that wait at once. Each is a child with its handler's memory; past this, one that waits keeps
-its slot.
-"""
-STOP_GRACE_S = 10.0
-"""From the cancellation of an attempt to leaving it behind: longer than a command's own way from SIGTERM to
-SIGKILL.
-"""
-SPEND_TOLD_S = 1.0
-"""A live attempt tells its company at most so often what it has spent: a crash then knows all but a second of it."""
 ILLEGAL_MAX = 3
 """So many illegal moves in a row of one node and it fails: a mistake of ours must not go round for ever."""
-
-
-class Host(Protocol):
-    """What executing needs of the runtime."""
-
-    @property
-    def private_folder(self) -> Path: ...
-    def company_handle(self, company: str) -> Any: ...
-    def now_ms(self) -> int: ...
-    def post_report(self, company: str, report: Report | Spending) -> None: ...
-    def note_quiet(self, attempt: Attempt, quiet_s: float) -> None: ...
-    def note_progress(self, attempt: Attempt) -> None: ...
-    async def record_process(self, ref: AttemptRef, pid: int, started: str) -> None: ...
-    def notify(self, company: str) -> None: ...
-    def wake_all(self) -> None: ...
 
 
 class Executor:
@@ -74,31 +49,20 @@ class Executor:
     checkpoint.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        registry: Registry,
-        slots: Slots,
-        handlers: Mapping[str, Handler],
-        host: Host,
-        *,
-        stop_grace_s: float = STOP_GRACE_S,
-        waiting_max: int = WAITING_MAX,
-    ) -> None:
+    def __init__(self, nursery: trio.Nursery, services: Services) -> None:
         self._nursery = nursery
-        self._registry = registry
-        self._slots = slots
-        self._handlers = handlers
-        self._host = host
-        self.stop_grace_s = stop_grace_s
-        self.waiting_max = waiting_max
-        self._watch = StallWatch(self._stalled, host.note_quiet)
-        self._clock = _clock_of(trio.lowlevel.current_clock())
-        self._token = trio.lowlevel.current_trio_token()
-        self._spending = threading.Lock()
+        self._services = services
+        self._registry = services.registry
+        self._slots = services.slots
+        self._watch = StallWatch(self._stalled, self._tell_quiet)
+        self._clock = trio.lowlevel.current_clock().current_time  # can be read in a worker thread too
+        self.spending = SpendingTeller(nursery, services.post)
         self._threads = trio.CapacityLimiter(math.inf)  # the execution slots bound them already
-        self.closing = False
-        """Set when the runtime closes now: a child that starts sees it before it does any work."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the runtime closes now: a child that starts sees it before it does any work."""
+        return self._services.shutdown.closing
 
     # --- called by actors -----------------------------------------------------------------------------------
 
@@ -145,6 +109,10 @@ class Executor:
     def _stalled(self, attempt: Attempt) -> None:
         self.cancel_attempt(attempt, "stalled")
 
+    def _tell_quiet(self, attempt: Attempt, quiet_s: float) -> None:
+        event = quiet_event(attempt, quiet_s, self._services.now_ms())
+        self._services.publisher.record_soon(self._nursery, attempt.ref.company, event)
+
     @trio.lowlevel.enable_ki_protection
     async def watch_stalls(self) -> None:
         """One child for the stall limits of all attempts."""
@@ -176,7 +144,7 @@ class Executor:
             if attempt.phase is Phase.CANCELLING:
                 attempt.scope.cancel()
             try:
-                context = self._context(attempt, inputs)
+                context = context_of(self._services, attempt, inputs, _WayBack(self, attempt))
             except ValueError as error:
                 return self._report(attempt, AttemptEnd.INTERRUPTED, bad_row=describe(error))
             try:
@@ -219,7 +187,7 @@ class Executor:
 
     async def _call(self, attempt: Attempt, context: Context) -> object:
         assert attempt.spec is not None
-        handler = self._handlers[attempt.spec.handler]
+        handler = self._services.options.handlers[attempt.spec.handler]
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004 - asks what kind, not whether
         ):
@@ -256,7 +224,7 @@ class Executor:
         attempt.in_thread = False
         self._gone(attempt)
         if attempt.phase is Phase.FINALIZING:
-            self._host.post_report(attempt.ref.company, self._report(attempt, end))
+            self._services.post(attempt.ref.company, self._report(attempt, end))
 
     async def _time_out(self, attempt: Attempt, timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
@@ -265,7 +233,7 @@ class Executor:
 
     @trio.lowlevel.enable_ki_protection
     async def _grace(self, attempt: Attempt, why: str) -> None:
-        with trio.move_on_after(self.stop_grace_s):
+        with trio.move_on_after(self._services.options.stop_grace_s):
             await attempt.wait_end()
         if not attempt.ended:
             self.leave_behind(attempt, why)
@@ -276,7 +244,7 @@ class Executor:
             attempt,
             _END_OF[why],
             error=self._why_text(attempt, why),
-            abandoned_after_s=self.stop_grace_s,
+            abandoned_after_s=self._services.options.stop_grace_s,
         )
         self._ended(attempt, report)
         if attempt.hard_scope is not None:
@@ -291,13 +259,16 @@ class Executor:
         if (
             attempt.waits == 1
             and attempt.phase is Phase.EXECUTING
-            and self._registry.waiting < self.waiting_max
+            and self._registry.waiting < self._services.options.waiting_max
         ):
             attempt.move(Phase.WAITING)
-            attempt.waiting, attempt.waiting_since_ms = clean_text(reason, chars_max=200), self._host.now_ms()
+            attempt.waiting, attempt.waiting_since_ms = (
+                clean_text(reason, chars_max=200),
+                self._services.now_ms(),
+            )
             self._registry.free_slot(attempt)
             self._slots.offer()
-            self._host.notify(attempt.ref.company)
+            self._services.notifier.notify(attempt.ref.company)
         try:
             yield
         finally:
@@ -305,7 +276,7 @@ class Executor:
             if attempt.waits == 0 and attempt.phase is Phase.WAITING:
                 await self._slots.take_back(attempt)
             attempt.waiting = None if attempt.waits == 0 else attempt.waiting
-            self._host.notify(attempt.ref.company)
+            self._services.notifier.notify(attempt.ref.company)
 
     # --- its end --------------------------------------------------------------------------------------------
 
@@ -313,7 +284,7 @@ class Executor:
         """Whoever comes first says how the attempt ended; a second report of it is late."""
         attempt.spent_told = max(attempt.spent_told, report.spent or 0)
         if attempt.phase is Phase.FINALIZING:
-            self._host.post_report(attempt.ref.company, report)
+            self._services.post(attempt.ref.company, report)
             return
         attempt.move(Phase.FINALIZING)
         attempt.report = report
@@ -322,14 +293,15 @@ class Executor:
         attempt.end()
         if self._registry.free_slot(attempt):
             self._slots.offer()
-        self._host.post_report(attempt.ref.company, report)
+        self._services.post(attempt.ref.company, report)
 
     def _gone(self, attempt: Attempt) -> None:
         """Its child or thread is no more. If it was one too many of those left behind, others may start again."""
         held_up = self._slots.held_up
         self._registry.returned(attempt)
         if held_up and not self._slots.held_up:
-            self._host.wake_all()
+            self._slots.offer()
+            self._services.directory.wake_all()
 
     def _report(self, attempt: Attempt, end: AttemptEnd, **fields: Any) -> Report:
         node = None if attempt.spec is None else attempt.spec.name
@@ -358,32 +330,6 @@ class Executor:
             return f"TimeOut: took longer than {attempt.spec.timeout_s:g} s"
         return "the runtime was closing" if why == "closing" else None
 
-    def _context(self, attempt: Attempt, inputs: Inputs) -> Context:
-        assert attempt.spec is not None
-        company, key = attempt.ref.company, attempt.ref.key
-        task_payload = None if inputs.payload is None else decode(inputs.payload)
-        own = None if inputs.node_payload is None else decode(inputs.node_payload)
-        results = {
-            name: decode(text or "null")
-            for name, text in zip(attempt.input_names, inputs.results, strict=True)
-        }
-        return Context(
-            company=self._host.company_handle(company),
-            task=key.task,
-            run=key.run,
-            node=attempt.spec.name,
-            attempt=key.number,
-            generation=attempt.generation,
-            payload=task_payload if own is None else own,
-            task_payload=task_payload,
-            inputs=MappingProxyType(results),
-            upstream=_upstream(inputs),
-            feedback=attempt.feedback,
-            key=f"{company}/{key.task}/{key.run}/{attempt.spec.name}/{attempt.generation}",
-            private_folder=self._host.private_folder,
-            way_back=_WayBack(self, attempt),
-        )
-
     def progress(self, attempt: Attempt, text: str) -> None:
         """Two assignments and a flag: a handler that reports all the time slows nobody. Safe in a worker
         thread.
@@ -391,46 +337,19 @@ class Executor:
         attempt.progress = text
         attempt.active_s = self._clock()
         attempt.warned = False
-        self._host.note_progress(attempt)
+        self._services.board.note(attempt)
 
     async def record_process(self, attempt: Attempt, pid: int, started: str) -> None:
         """Store durably which process works for the attempt."""
-        await self._host.record_process(attempt.ref, pid, started)
+        key, company = attempt.ref.key, attempt.ref.company
+        params = {"seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
 
-    def spend(self, attempt: Attempt, units: int) -> None:
-        """An addition, in whatever thread; the company hears of many at once."""
-        if isinstance(units, bool) or not isinstance(units, int) or units < 0:
-            raise InvalidSpend(f"spend needs a whole number of units of at least 0, not {units!r}")
-        with self._spending:
-            if attempt.spent + units > UNITS_MAX:
-                raise InvalidSpend(f"one attempt can spend {UNITS_MAX} units at most, not {units} more")
-            attempt.spent += units
-            tell = units > 0 and not attempt.spending_told
-            attempt.spending_told = attempt.spending_told or tell
-        if tell:
-            with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(self._tell_soon, attempt)
+        def write(conn: sqlite3.Connection) -> None:
+            company_id = conn.execute(SQL["find_company"], {"name": company}).fetchone()[0]
+            stored = {"company_id": company_id, "pid": pid, "pid_started": started, **params}
+            conn.execute(SQL["set_attempt_process"], stored)
 
-    def _tell_soon(self, attempt: Attempt) -> None:
-        if not self._nursery.cancel_scope.cancel_called:
-            self._nursery.start_soon(self._tell_spending, attempt, name=f"spending of {attempt.label}")
-
-    @trio.lowlevel.enable_ki_protection
-    async def _tell_spending(self, attempt: Attempt) -> None:
-        """Tell the company, a second after the last time. The end of the attempt tells all, so it is not waited for."""
-        was_over = attempt.ended
-        with trio.move_on_at(attempt.spent_s + SPEND_TOLD_S):
-            if was_over:
-                await trio.sleep_forever()
-            await attempt.wait_end()
-        attempt.spent_s = trio.current_time()
-        with self._spending:
-            attempt.spending_told = False
-            spent = attempt.spent
-        if spent > attempt.spent_told:
-            attempt.spent_told = spent
-            node = None if attempt.spec is None else attempt.spec.name
-            self._host.post_report(attempt.ref.company, Spending(attempt.ref.key, spent, node))
+        await self._services.store.writer.commit(write)
 
 
 class _WayBack:
@@ -446,7 +365,7 @@ class _WayBack:
         self._executor.progress(self._attempt, text)
 
     def spend(self, units: int) -> None:
-        self._executor.spend(self._attempt, units)
+        self._executor.spending.spend(self._attempt, units)
 
     def waiting(self, reason: str) -> AbstractAsyncContextManager[None]:
         return self._executor.waiting(self._attempt, reason)
@@ -461,26 +380,6 @@ class _WayBack:
     @property
     def closing(self) -> bool:
         return self._executor.closing
-
-
-_NO_UPSTREAM: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-
-
-def _upstream(inputs: Inputs) -> Mapping[str, Mapping[str, Any]]:
-    """The results of the upstream tasks: task → node → result."""
-    if not inputs.upstream:
-        return _NO_UPSTREAM
-    tasks: dict[str, dict[str, Any]] = {}
-    for task, node, text in inputs.upstream:
-        results = tasks.setdefault(task, {})
-        if node is not None:
-            results[node] = decode(text or "null")
-    return MappingProxyType({task: MappingProxyType(results) for task, results in tasks.items()})
-
-
-def _clock_of(clock: trio.abc.Clock) -> Callable[[], float]:
-    """Trio's clock, readable in a worker thread too."""
-    return clock.current_time
 
 
 async def _end_leaked_nurseries() -> None:

@@ -1,0 +1,207 @@
+"""Everything that lives while a database is open, made in its order and wired together."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import trio
+
+from actors.commands import clear_inputs
+from storage.nursery import bare_nursery
+from storage.records import EventRecord
+from storage.sqlite.connection import Connection
+from storage.sqlite.database import Database, Hooks, open_database
+from storage.sqlite.opening import Durability
+from storage.sqlite.ownership import ForkGuard
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import write_events
+
+from .attempts import Registry
+from .closing import Closing
+from .directory import Directory
+from .executor import Executor
+from .housekeeping import Housekeeper
+from .intake import POLL_S, Intake
+from .notifier import Notifier
+from .options import Options
+from .progress import ProgressBoard
+from .publisher import Publisher
+from .services import Services
+from .shutdown import Shutdown
+from .slots import Slots
+from .supervisor import Supervisor
+from .sweep import Sweeper
+from .watchdog import Watchdog
+
+
+@attrs.frozen(eq=False)
+class Kernel:
+    """The parts of a runtime. Hosts see none of them: `actors.host.Runtime` is what they may call."""
+
+    services: Services
+    executor: Executor
+    supervisor: Supervisor
+    sweeper: Sweeper
+    intake: Intake
+    housekeeper: Housekeeper
+    watchdog: Watchdog
+    closing: Closing
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can go on by itself now or later. Schedules that wait for their time are not asked: they
+        never end.
+        """
+        directory = self.services.directory
+        return (
+            not len(self.services.registry)
+            and not directory.due.working
+            and self.intake.quiet
+            and all(
+                cell.idle and cell.memory is not None and not cell.memory.works for cell in directory.cells
+            )
+        )
+
+
+def make_kernel(
+    nursery: trio.Nursery, gone: trio.Event, store: Database, host_id: int, options: Options
+) -> Kernel:
+    """Make the parts, the lowest first. Nothing runs yet."""
+    registry, directory, notifier, shutdown = Registry(), Directory(), Notifier(), Shutdown()
+    slots = Slots(options.executions_max, registry, directory.wake, abandoned_max=options.abandoned_max)
+    services = Services(
+        store=store,
+        options=options,
+        host_id=host_id,
+        private_folder=private_folder(store.path),
+        guard=ForkGuard(),
+        notifier=notifier,
+        shutdown=shutdown,
+        registry=registry,
+        directory=directory,
+        slots=slots,
+        publisher=Publisher(store, notifier, shutdown),
+        board=ProgressBoard(),
+    )
+    executor = Executor(nursery, services)
+    return Kernel(
+        services=services,
+        executor=executor,
+        supervisor=Supervisor(nursery, services, executor),
+        sweeper=Sweeper(services),
+        intake=Intake(services),
+        housekeeper=Housekeeper(services),
+        watchdog=Watchdog(),
+        closing=Closing(nursery, gone, services, executor),
+    )
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def run_kernel(
+    path: str | os.PathLike[str],
+    options: Options,
+    *,
+    durability: Durability = "full",
+    how: Literal["thread", "inline"] = "thread",
+    wrap: Callable[[Connection], Connection] = lambda connection: connection,
+) -> AsyncIterator[Kernel]:
+    """Open the database and run its companies until the block is left; see `actors.host.open_runtime`.
+
+    ``how`` and ``wrap`` as `open_database`: tests run inline, and put something round the writer's connection.
+    """
+    hooks = Hooks()
+    async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as store:
+        clear_inputs(private_folder(path))
+        host_id, position, began = await store.writer.commit(_begin_host(options.clock_ms()))
+        async with bare_nursery() as outer:
+            gone = trio.Event()
+            # The children have a nursery of their own: closing ends them and not the block of the closer.
+            nursery = await outer.start(_hold_children, gone)
+            try:
+                kernel = make_kernel(nursery, gone, store, host_id, options)
+                _listen_to_store(hooks, kernel.services)
+                kernel.services.publisher.told(position, began)
+                nursery.start_soon(kernel.supervisor.bring_back)
+                nursery.start_soon(kernel.executor.watch_stalls)
+                if how == "thread":
+                    nursery.start_soon(kernel.watchdog.run)
+                try:
+                    await _begin(kernel, position)
+                    nursery.start_soon(kernel.sweeper.run)
+                    nursery.start_soon(kernel.intake.run, POLL_S if how == "thread" else None)
+                    nursery.start_soon(kernel.housekeeper.run)
+                    yield kernel
+                    await kernel.closing.aclose(now=False)
+                except BaseException:  # the block's, or a Ctrl-C in the drain
+                    await kernel.closing.aclose(now=True)
+                    raise
+            finally:
+                nursery.cancel_scope.cancel()  # also if a Ctrl-C ended the closing
+
+
+def _listen_to_store(hooks: Hooks, services: Services) -> None:
+    hooks.on_outage = lambda error: services.publisher.store_down(error, services.now_ms())
+
+    def recovered(outage_s: float) -> None:
+        services.publisher.store_up(outage_s, services.now_ms())
+        services.slots.offer()
+        services.directory.wake_all()
+
+    hooks.on_recovery = recovered
+
+
+@trio.lowlevel.enable_ki_protection
+async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """The nursery of actors and attempts. A Ctrl-C goes to the host's own code, never into the middle of a
+    turn; and what cancels the host only makes it close, or nothing could be saved in the grace.
+    """
+    try:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
+    finally:
+        gone.set()
+
+
+def private_folder(path: str | os.PathLike[str]) -> Path:
+    """Beside the file itself, wherever the current folder or a link to it may be."""
+    return Path(f"{os.path.realpath(path)}.inputs")
+
+
+def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:
+    """The unit that enters this process as the owner: its id, and the event with its position."""
+    pid = os.getpid()
+
+    def begin(conn: sqlite3.Connection) -> tuple[int, int, EventRecord]:
+        (row,) = conn.execute(SQL["host_begin"], {"pid": pid, "started_ms": now_ms}).fetchall()
+        event = EventRecord("process.started", now_ms, data={"pid": pid, "host_id": row[0]})
+        return int(row[0]), write_events(conn, None, None, [event]), event
+
+    return begin
+
+
+async def _begin(kernel: Kernel, position: int) -> None:
+    """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox.
+
+    ``position`` is that of the event that tells of this process.
+    """
+
+    def read(conn: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
+        due = conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
+        return due, conn.execute(SQL["latest_event_ms"], {"before": position}).fetchall()
+
+    due, showed = await kernel.services.store.read(read)
+    for name, due_ms, has_schedules in due:
+        kernel.services.directory.note_due(name, due_ms, works=not has_schedules)
+    for (last_ms,) in showed:
+        kernel.supervisor.clock_showed(last_ms)
+    await kernel.sweeper.sweep()
+    await kernel.intake.look()

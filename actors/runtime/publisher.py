@@ -1,0 +1,134 @@
+"""Events that are durable become visible: told to structlog as the host configured it, and to readers of the log.
+
+Nothing is told before it is stored, but for an outage of the store: that is said at once and stored when the store
+takes changes again.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import structlog
+import trio
+
+from actors.errors import StoreUnavailable
+from actors.events import KINDS
+from storage.errors import StorageError
+from storage.records import EventRecord
+from storage.sqlite.database import Database
+from storage.sqlite.statements import SQL
+from storage.sqlite.unit_of_work import Committed, write_events
+
+from .attempts import Attempt
+from .notifier import Notifier
+from .shutdown import Shutdown
+
+_log = structlog.get_logger("turnkeeper")
+
+
+class Publisher:
+    def __init__(self, store: Database, notifier: Notifier, shutdown: Shutdown) -> None:
+        self._store = store
+        self._notifier = notifier
+        self._shutdown = shutdown
+        self._outage: EventRecord | None = None
+
+    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
+        """These events of a company are durable."""
+        for place, event in enumerate(events):
+            if self._shutdown.closing and event.kind == "attempt.interrupted" and event.task is not None:
+                label = f"{company}/{event.task}/{event.run}/{event.node}/{event.attempt}"
+                self._shutdown.interrupted.add(label)
+            _emit(company, committed.first_seq + place, committed.first_position + place, event)
+        self._notifier.notify(company)
+
+    def told(self, position: int, event: EventRecord) -> None:
+        """An event of the runtime itself is durable."""
+        _emit(None, None, position, event)
+        self._notifier.notify()
+
+    async def record(self, event: EventRecord) -> None:
+        """Store an event of the runtime itself."""
+        self.told(
+            await self._store.writer.commit(lambda conn: write_events(conn, None, None, [event])), event
+        )
+
+    async def record_of_company(self, company: str, event: EventRecord) -> None:
+        """Store an event about a company's actor, which needs no actor to be stored."""
+
+        def write(conn: sqlite3.Connection) -> Committed:
+            row = conn.execute(SQL["find_company"], {"name": company}).fetchone()
+            seq = conn.execute(SQL["number_events"], {"company_id": row[0], "events": 1}).fetchone()[0]
+            return Committed(write_events(conn, row[0], seq, [event]), seq, ())
+
+        self.published(company, (event,), await self._store.writer.commit(write))
+
+    def record_soon(self, nursery: trio.Nursery, company: str, event: EventRecord) -> None:
+        """`record_of_company` in a child; an event that cannot be stored is only logged."""
+        nursery.start_soon(self._record_quietly, company, event)
+
+    async def _record_quietly(self, company: str, event: EventRecord) -> None:
+        try:
+            await self.record_of_company(company, event)
+        except StorageError as error:
+            _log.warning("event.unstored", kind=event.kind, cause=str(error))
+
+    # --- an outage of the store -----------------------------------------------------------------------------
+
+    def store_down(self, error: StoreUnavailable, now_ms: int) -> None:
+        """Said at once, stored when that is possible again."""
+        data = {"cause": error.cause}
+        self._outage = EventRecord("store.unavailable", now_ms, reason=error.cause, data=data)
+        _log.error("store.unavailable", cause=error.cause)
+        self._notifier.notify()
+
+    def store_up(self, outage_s: float, now_ms: int) -> None:
+        began, self._outage = self._outage, None
+        over = EventRecord("store.recovered", now_ms, data={"outage_s": round(outage_s, 3)})
+        events = tuple(event for event in (began, over) if event is not None)
+        self._store.writer.submit(lambda conn: write_events(conn, None, None, events))
+        _log.info("store.recovered", outage_s=outage_s)
+        self._notifier.notify()
+
+
+def quiet_event(attempt: Attempt, quiet_s: float, now_ms: int) -> EventRecord:
+    """Half of the stall limit is over: said while there is still time to look."""
+    key, spec = attempt.ref.key, attempt.spec
+    assert spec is not None
+    return EventRecord(
+        "attempt.quiet",
+        now_ms,
+        task=key.task,
+        task_seq=key.seq,
+        run=key.run,
+        node=spec.name,
+        attempt=key.number,
+        data={"quiet_s": round(quiet_s, 3), "stall_s": spec.stall_s},
+    )
+
+
+def _emit(company: str | None, seq: int | None, position: int, event: EventRecord) -> None:
+    try:
+        _say(company, seq, position, event)
+    except Exception:  # the host's own processors or its stream; the log itself is stored already
+        logging.getLogger("turnkeeper").exception("structlog failed on an event")
+
+
+def _say(company: str | None, seq: int | None, position: int, event: EventRecord) -> None:
+    kind = KINDS[event.kind]
+    if not structlog.is_configured() and kind.level == "info":
+        return  # an unconfigured structlog prints to standard output, which is the host's
+    fields = {
+        "company": company,
+        "task": event.task,
+        "run": event.run,
+        "node": event.node,
+        "attempt": event.attempt,
+        "before": event.before,
+        "after": event.after,
+        "reason": event.reason,
+    }
+    said = {name: value for name, value in fields.items() if value is not None}
+    clash = {f"data_{name}" if name in fields else name: value for name, value in event.data.items()}
+    getattr(_log, kind.level)(event.kind, position=position, seq=seq, at_ms=event.at_ms, **said, **clash)
