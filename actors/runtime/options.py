@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from actors.handlers import Handler
 from actors.retention import Retention
 
 from .clock import wall_clock_ms
@@ -44,7 +43,8 @@ def _a_retention(_options: object, _field: attrs.Attribute[Any], value: object) 
 class Options:
     """The arguments of `open_runtime`, and the clock. Raises ``ValueError`` for one that makes no sense."""
 
-    handlers: Mapping[str, Handler]
+    handlers: Mapping[str, Callable[[Any], Any]]
+    """Name → function of a `Context`."""
     executions_max: int = attrs.field(default=EXECUTIONS_MAX, validator=_a_count)
     stop_grace_s: float = attrs.field(default=STOP_GRACE_S, validator=_seconds)
     drain_s: float = attrs.field(default=DRAIN_S, validator=_seconds)

@@ -115,7 +115,7 @@ async def test_the_sweep_alone_heals_when_every_wake_is_lost(
         await run_until_idle(runtime)
         work.broken.clear()
         monkeypatch.setattr(inside(runtime).services.slots, "_wake", lambda _company: None)
-        monkeypatch.setattr(inside(runtime).supervisor, "wake", lambda _company: None)
+        monkeypatch.setattr(inside(runtime).services.directory, "wake", lambda _company: None)
         monkeypatch.setattr(Mailbox, "wake", lambda _mailbox: None)
         await company.tell(Retry("A"))
         began_s = trio.current_time()

@@ -247,8 +247,8 @@ def test_a_command_that_fails_by_itself_while_ctrl_c_waits_for_it_has_failed(
 
 AT = """
 import os, signal, sys
+import actors.runtime.closing
 import actors.runtime.kernel
-from actors import Runtime
 from actors.cli import main, run
 
 def first(owner, name):
@@ -271,8 +271,8 @@ MOMENTS: Mapping[str, str] = MappingProxyType(
         "when it is open": "run, '_Session'",
         "while the plan is submitted": "run, 'submit'",
         "in the first look": "run, 'tally'",
-        "as closing begins": "Runtime, 'aclose'",
-        "as closing ends": "Runtime, '_say_stopped'",
+        "as closing begins": "actors.runtime.closing.Closing, 'aclose'",
+        "as closing ends": "actors.runtime.closing.Closing, '_say_stopped'",
         "when it is closed": "run._Session, 'show_the_last_events'",
     }
 )

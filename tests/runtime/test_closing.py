@@ -259,7 +259,7 @@ async def test_a_closing_that_a_ctrl_c_ended_is_begun_again_and_closes_now(
         async with a_host(db_path, {"work": work}) as runtime:
             await runtime.company("k").ask(a_task("work", id="a"))
             await work.has_started()
-            setattr(runtime, "drain", _interrupted)  # noqa: B010
+            setattr(inside(runtime).closing, "drain", _interrupted)  # noqa: B010
             with trio.fail_after(60):
                 await runtime.aclose()
     assert raised.group_contains(KeyboardInterrupt)

@@ -394,9 +394,9 @@ async def test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more(
         await company.ask(a_task("ok", id="a", mode="manual"))
         assert inside(runtime).services.directory.memory("k") is not None
         monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
-        setattr(inside(runtime).supervisor, "find", lambda _name: None)  # noqa: B010 - of one instance
+        setattr(inside(runtime).services.directory, "find", lambda _name: None)  # noqa: B010 - of one instance
         await runtime.delete_company("k")
-        delattr(inside(runtime).supervisor, "find")
+        delattr(inside(runtime).services.directory, "find")
         assert sql(db_path, "SELECT name FROM companies") == [(None,)]
         with pytest.raises(RuntimeClosed, match="epoch"):
             await company.ask(a_task("ok", id="b"))

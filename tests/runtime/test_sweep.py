@@ -242,7 +242,7 @@ async def test_one_company_s_error_does_not_stop_the_sweep(db_path: Path, autoju
                 raise ZeroDivisionError("not this one")
             return cell(name)
 
-        setattr(inside(runtime).supervisor, "cell", bad_cell)  # noqa: B010 - of one instance
+        setattr(inside(runtime).services.directory, "cell", bad_cell)  # noqa: B010 - of one instance
         report = await inside(runtime).sweeper.sweep()
         assert (report.companies, report.errors) == (5, 1)
 
