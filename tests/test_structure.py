@@ -54,7 +54,7 @@ LEAVES = (
     "actors.errors",
     "actors.messages",
     "actors.events",
-    "actors.retention",
+    "actors.runtime.retention.policy",
     "actors.states",
     "actors.nominal",
 )
@@ -78,7 +78,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
     "actors.nominal": ("actors.errors",),
     "actors.events": (),
-    "actors.retention": (),
+    "actors.runtime.retention.policy": (),
     "actors.states": ("storage.records",),
     "actors.sentences": ("actors.states",),
     "actors.wire": ("storage.codec", "storage.sqlite.inbox", "actors.errors", "actors.messages"),
@@ -104,7 +104,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "actors.wire",
         *LEAVES,
     ),
-    "actors.testing": ("actors.runtime", "actors.handlers", "actors.retention"),
+    "actors.testing": ("actors.runtime", "actors.handlers", "actors.runtime.retention.policy"),
     "actors.cli": ("actors",),
 }
 

@@ -49,7 +49,7 @@ from . import recovery
 from .attempts import Attempt, AttemptRef, Registry
 from .describe import describe
 from .execution import Executor
-from .intake import write_answer
+from .inbox_host import write_answer
 from .lookup import look_up
 from .mailbox import Envelope, Errand, Mailbox, Sweep
 from .slots import Slots, TurnSlots

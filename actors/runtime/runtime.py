@@ -28,7 +28,7 @@ from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS
 from actors.handlers import Handler, freeze
-from actors.retention import DeletedCompany, PruneReport, Retention
+from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.errors import StorageError
@@ -47,13 +47,13 @@ from .company import IDLE_S, CompanyActor
 from .context import current_attempt
 from .execution import STOP_GRACE_S, WAITING_MAX, Executor
 from .handle import Company
-from .housekeeping import Housekeeper
 from .hub import Hub
-from .intake import POLL_S, Intake
+from .inbox_host import POLL_S, InboxHost
 from .log import Events, follow_events
 from .mailbox import Envelope
-from .maintenance import copy_of
+from .opening import OwnedStore
 from .progress import ProgressBoard, ProgressReader
+from .retention.housekeeping import Housekeeper
 from .slots import ABANDONED_MAX, Slots
 from .statistics import Statistics, statistics_of
 from .supervisor import Supervisor
@@ -140,7 +140,7 @@ class Runtime:
             self,
         )
         self.sweeper = Sweeper(self)
-        self.intake = Intake(self)
+        self.intake = InboxHost(self)
         self.housekeeper = Housekeeper(self)
         self.watchdog = Watchdog()
         self._nursery = nursery
@@ -235,7 +235,7 @@ class Runtime:
         Cancellation: stops the copying.
         """
         self.check()
-        return await copy_of(self.database, target)
+        return await OwnedStore(self.database).copy_to(target)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from actors.retention import PruneReport
+from actors.runtime.retention.policy import PruneReport
 from storage.group_commit import WriterStatistics
 from storage.sqlite.wal import wal_bytes
 

@@ -104,8 +104,8 @@ SCHEDULES = "tests/core/test_schedules.py"
 BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
 ROUND = "tests/runtime/test_schedules.py"
-INTAKE = "tests/inbox/test_intake.py"
-LETTERS = "tests/inbox/test_letters.py"
+INTAKE = "tests/inbox/test_inbox_host.py"
+LETTERS = "tests/inbox/test_inbox_client.py"
 WIRE = "tests/inbox/test_wire.py"
 CRASHED_INBOX = (
     "tests/crash/test_inbox.py::test_a_kill_at_any_commit_makes_no_message_happen_twice_or_not_at_all"
@@ -1079,7 +1079,7 @@ BEGIN
     Mutant(
         "a task is pruned in the middle of a turn",
         "retention",
-        "actors/runtime/housekeeping.py",
+        "actors/runtime/retention/housekeeping.py",
         "        if cell is None:\n            unit = prepare(company.epoch, ())\n",
         "        if True:\n            unit = prepare(company.epoch, ())\n",
         (f"{AGES}::test_what_a_turn_has_read_does_not_go_before_its_commit",),
@@ -1087,7 +1087,7 @@ BEGIN
     Mutant(
         "a task is pruned under an actor that has just come",
         "retention",
-        "actors/runtime/pruning.py",
+        "actors/runtime/retention/pruning.py",
         "        if row is None or row[0] != self.epoch:\n",
         "        if row is None:\n",
         (f"{AGES}::test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch",),
@@ -1095,7 +1095,7 @@ BEGIN
     Mutant(
         "a task is pruned that the actor holds in memory",
         "retention",
-        "actors/runtime/pruning.py",
+        "actors/runtime/retention/pruning.py",
         "if task not in held and seq not in alive]",
         "if seq not in alive]",
         (f"{AGES}::test_what_the_actor_holds_in_memory_stays_until_it_has_left",),
@@ -1103,7 +1103,7 @@ BEGIN
     Mutant(
         "attempts that were left behind are forgotten",
         "retention",
-        "actors/runtime/housekeeping.py",
+        "actors/runtime/retention/housekeeping.py",
         "for attempt in (*registry.of_company(company), *left))",
         "for attempt in registry.of_company(company))",
         (f"{AGES}::test_what_an_attempt_was_left_behind_of_stays_until_it_has_returned",),
@@ -1193,7 +1193,7 @@ BEGIN
     Mutant(
         "a company that runs is deleted",
         "retention",
-        "actors/runtime/deletion.py",
+        "actors/runtime/retention/deletion.py",
         "        if active or self.attempts:\n",
         "        if self.attempts:\n",
         (f"{MAINTENANCE}::test_what_a_dead_process_left_is_left_to_the_next_host",),
@@ -1201,7 +1201,7 @@ BEGIN
     Mutant(
         "a company that nobody deleted goes",
         "retention",
-        "actors/runtime/deletion.py",
+        "actors/runtime/retention/deletion.py",
         "            raise NotMarked\n",
         "            pass\n",
         (f"{DELETION}::test_nothing_of_a_company_that_nobody_deleted_goes",),
@@ -1233,7 +1233,7 @@ BEGIN
     Mutant(
         "a deletion that was cut short is forgotten",
         "5",
-        "actors/runtime/housekeeping.py",
+        "actors/runtime/retention/housekeeping.py",
         "            if company_id not in self._waited_for:\n",
         "            if False:\n",
         (
@@ -1836,7 +1836,7 @@ BEGIN
     Mutant(
         "the answer follows in a commit of its own",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         """        envelope = Envelope(row.message, row, row.stored.number)
         self._begin(row)
         try:
@@ -1870,7 +1870,7 @@ BEGIN
     Mutant(
         "a control message overtakes what was sent before it",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "            if lane is not None and row.message.control is not lane:\n",
         "            if False:\n",
         (f"{INTAKE}::test_messages_of_a_company_are_taken_in_their_order_and_no_control_message_overtakes",),
@@ -1878,7 +1878,7 @@ BEGIN
     Mutant(
         "the next rows are taken while some are under way",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "        busy = tuple(self._under_way)\n",
         "        busy: tuple[str, ...] = ()\n",
         (f"{INTAKE}::test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits",),
@@ -1902,7 +1902,7 @@ BEGIN
     Mutant(
         "a change by another process is not seen",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "            if version == known:\n",
         "            if known is not None:\n",
         (
@@ -1913,7 +1913,7 @@ BEGIN
     Mutant(
         "the table is read at every look",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "            if version == known:\n",
         "            if False:\n",
         (f"{INTAKE}::test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written",),
@@ -1921,7 +1921,7 @@ BEGIN
     Mutant(
         "who rests is asked again and again",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "isinstance(what, ActorCrashed | CompanyDeleted | CompanyParked)",
         "isinstance(what, CompanyDeleted | CompanyParked)",
         (
@@ -1931,7 +1931,7 @@ BEGIN
     Mutant(
         "a row for a company without a name is taken",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         '    check_name(row.company, what="a company\'s name")\n',
         "",
         (f"{INTAKE}::test_a_broken_row_is_answered_in_its_row_and_harms_nobody",),
@@ -1939,7 +1939,7 @@ BEGIN
     Mutant(
         "an answer goes as soon as it is there",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "        before_ms = self._runtime.now_ms() - inbox.KEPT_MS\n",
         "        before_ms = self._runtime.now_ms()\n",
         (f"{INTAKE}::test_an_answered_row_goes_a_week_after_its_answer_and_its_id_is_free_again",),
@@ -1947,7 +1947,7 @@ BEGIN
     Mutant(
         "a deleted company leaves behind what was said to it",
         "inbox",
-        "actors/runtime/deletion.py",
+        "actors/runtime/retention/deletion.py",
         "        if inbox.forget(conn, self.company_id):\n",
         "        if False:\n",
         (f"{INTAKE}::test_a_company_that_is_deleted_takes_with_it_what_was_said_to_it",),
