@@ -10,6 +10,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from storage.contract.retention import Logged
 from storage.contract.store import Operation, Query
 from storage.group_commit import Unit
 from storage.nursery import bare_nursery
@@ -18,6 +19,7 @@ from storage.sqlite.database import Database, open_database
 from storage.sqlite.engine import answer, carry_out
 from storage.sqlite.opening import WAL_BYTES_KEPT, open_reader, open_sender
 from storage.sqlite.sender import SenderStore
+from storage.sqlite.unit_of_work import Committed
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES, WalState, shrink_wal
 
 T = TypeVar("T")
@@ -58,6 +60,12 @@ class OwnedStore:
 def unit_of(operation: Operation[T]) -> Unit[T]:
     """The operation as the writer takes it."""
     return lambda conn: carry_out(conn, operation)
+
+
+def committed_of(logged: Logged) -> Committed:
+    """What an operation recorded, as a turn says it. The event belongs to a company."""
+    assert logged.seq is not None
+    return Committed(logged.position, logged.seq, ())
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
 from actors.runtime.attempts import Attempt
 from actors.runtime.describe import describe
 from actors.runtime.mailbox import Errand
-from actors.runtime.opening import OwnedStore, unit_of
+from actors.runtime.opening import OwnedStore, committed_of, unit_of
 from actors.runtime.sweep import ANSWER_S, EVERY_S
 from storage.contract.companies import FindCompany
 from storage.contract.retention import Claim, ListDeletions, Logged, MarkDeleted, Marked
@@ -30,7 +30,6 @@ from storage.contract.store import Operation
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.group_commit import Unit
 from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.unit_of_work import Committed
 
 from .deletion import claim_of, finish_deletion, mark_of, refused_if_active
 from .policy import DeletedCompany, PruneReport, Retention
@@ -124,9 +123,7 @@ class Housekeeper:
         if company is None:
             self._runtime.told(logged.position, logged.event)
         else:
-            assert logged.seq is not None
-            committed = Committed(logged.position, logged.seq, ())
-            self._runtime.published(company, (logged.event,), committed)
+            self._runtime.published(company, (logged.event,), committed_of(logged))
 
     async def between_turns(
         self, claim: Claim, prepare: Callable[[Claim, Container[str]], Operation[T] | None]
