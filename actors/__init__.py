@@ -88,12 +88,12 @@ from actors.messages import (
     Unparked,
     Unpause,
 )
-from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.runtime.handle import Company, Reads
-from actors.runtime.letters import Inbox, Letter, open_inbox
+from actors.runtime.inbox_client import Inbox, Letter, open_inbox
 from actors.runtime.maintenance import backup, delete_company, prune
 from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
+from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.runtime.statistics import Statistics
 from actors.runtime.sweep import SweepReport
 from actors.sentences import describe_reason

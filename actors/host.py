@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from actors.handlers import Handler, freeze
-from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.runtime.handle import Company
 from actors.runtime.kernel import Kernel, run_kernel
 from actors.runtime.log import Events, follow_events
-from actors.runtime.maintenance import copy_of
+from actors.runtime.opening import OwnedStore
 from actors.runtime.options import (
     ABANDONED_MAX,
     DRAIN_S,
@@ -23,6 +22,7 @@ from actors.runtime.options import (
 )
 from actors.runtime.progress import ProgressReader
 from actors.runtime.reads import companies_of
+from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.runtime.statistics import Statistics, statistics_of
 from actors.runtime.sweep import SweepReport
 from actors.states import ClosingReport
@@ -134,7 +134,7 @@ class Runtime:
         Cancellation: stops the copying.
         """
         self._services.guard.check()
-        return await copy_of(self._services.store, target)
+        return await OwnedStore(self._services.store).copy_to(target)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within

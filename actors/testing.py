@@ -15,7 +15,6 @@ import trio
 
 from actors.handlers import Handler, freeze
 from actors.host import Runtime, run_runtime
-from actors.retention import Retention
 from actors.runtime.options import (
     ABANDONED_MAX,
     DRAIN_S,
@@ -24,6 +23,7 @@ from actors.runtime.options import (
     WAITING_MAX,
     Options,
 )
+from actors.runtime.retention.policy import Retention
 
 EPOCH_MS = 1_767_225_600_000
 """2026-01-01 00:00 UTC: where virtual wall time begins."""

@@ -48,7 +48,7 @@ from .attempts import Attempt, AttemptRef
 from .describe import describe
 from .directory import Cell, Memory
 from .executor import Executor
-from .intake import write_answer
+from .inbox_host import write_answer
 from .lookup import look_up
 from .mailbox import Envelope, Errand, Sweep
 from .services import Services

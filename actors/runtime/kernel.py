@@ -26,12 +26,12 @@ from .attempts import Registry
 from .closing import Closing
 from .directory import Directory
 from .executor import Executor
-from .housekeeping import Housekeeper
-from .intake import POLL_S, Intake
+from .inbox_host import POLL_S, InboxHost
 from .notifier import Notifier
 from .options import Options
 from .progress import ProgressBoard
 from .publisher import Publisher
+from .retention.housekeeping import Housekeeper
 from .services import Services
 from .shutdown import Shutdown
 from .slots import Slots
@@ -48,7 +48,7 @@ class Kernel:
     executor: Executor
     supervisor: Supervisor
     sweeper: Sweeper
-    intake: Intake
+    intake: InboxHost
     housekeeper: Housekeeper
     watchdog: Watchdog
     closing: Closing
@@ -95,7 +95,7 @@ def make_kernel(
         executor=executor,
         supervisor=Supervisor(nursery, services, executor),
         sweeper=Sweeper(services),
-        intake=Intake(services),
+        intake=InboxHost(services),
         housekeeper=Housekeeper(services),
         watchdog=Watchdog(),
         closing=Closing(nursery, gone, services, executor),

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from actors.retention import Retention
+from actors.runtime.retention.policy import Retention
 
 from .clock import wall_clock_ms
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from actors.retention import PruneReport
+from actors.runtime.retention.policy import PruneReport
 from storage.group_commit import WriterStatistics
 from storage.sqlite.wal import wal_bytes
 
-from .housekeeping import Housekeeper
-from .intake import Intake
+from .inbox_host import InboxHost
+from .retention.housekeeping import Housekeeper
 from .services import Services
 from .sweep import Sweeper, SweepReport
 from .watchdog import Watchdog
@@ -46,7 +46,7 @@ class Statistics:
 
 
 def statistics_of(
-    services: Services, sweeper: Sweeper, intake: Intake, housekeeper: Housekeeper, watchdog: Watchdog
+    services: Services, sweeper: Sweeper, intake: InboxHost, housekeeper: Housekeeper, watchdog: Watchdog
 ) -> Statistics:
     cells = services.directory.cells
     states = [cell.memory.state for cell in cells if cell.memory is not None]

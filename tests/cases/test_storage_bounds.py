@@ -15,11 +15,11 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.housekeeping
 import actors.runtime.recovery
 import actors.runtime.sweep
 import storage.sqlite.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
+from actors.runtime.opening import OwnedStore
 from actors.runtime.sweep import EVERY_S
 from storage.sqlite.loading import load_company
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
@@ -99,13 +99,12 @@ async def test_a_list_that_is_cancelled_half_way_holds_no_snapshot(
 
 
 async def test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_he_goes(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
     """C55: one warning when it is above its bound, however long; the sweep cuts it as soon as nobody is in the way."""
     assert (SHRINK_ABOVE_BYTES, WAL_BYTES_KEPT) == (16 * MB, 64 * MB)
-    monkeypatch.setattr(storage.sqlite.wal.shrink_wal, "__defaults__", (MB // 4,))
-    monkeypatch.setattr(actors.runtime.housekeeping, "WAL_BYTES_KEPT", MB // 2)
     async with a_host(db_path) as runtime:
+        inside(runtime).housekeeper.store = OwnedStore(inside(runtime).services.store, MB // 2, MB // 4)
         sizes: list[int] = []
         with a_long_reader(db_path):
             await transitions(runtime, 3, sizes)

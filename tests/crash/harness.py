@@ -32,6 +32,7 @@ import trio
 from trio.testing import MockClock
 
 import actors.runtime.closing
+import storage.sqlite.deletion
 import storage.sqlite.retention
 from actors import Context, Retention, Runtime, Submit, SubmitMany, Submitted, TaskStatus
 from actors.handlers import Handler, freeze
@@ -329,7 +330,8 @@ def live(scenario: Scenario, path: Path, world: World, kill: Kill | None = None)
 
     with _deterministic(scenario), pytest.MonkeyPatch.context() as patch:
         patch.setattr(actors.runtime.closing, "SETTLE_S", 0.0)
-        patch.setattr(storage.sqlite.retention, "ROWS_MAX", 5)  # so that what goes in units goes in several
+        for module in (storage.sqlite.deletion, storage.sqlite.retention):
+            patch.setattr(module, "ROWS_MAX", 5)  # so that what goes in steps goes in several
         trio.run(main, clock=MockClock(autojump_threshold=0))
     return life
 

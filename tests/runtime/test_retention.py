@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.pruning
+import actors.runtime.retention.pruning
 from actors import (
     Archive,
     Event,
@@ -32,11 +32,12 @@ from actors import (
     Unarchive,
     WorkState,
 )
-from actors.runtime.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
+from actors.runtime.retention.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
+from storage.contract.retention import ROWS_MAX
 from storage.sqlite.loading import claim_company
-from storage.sqlite.retention import LOOKED_MAX, ROWS_MAX
+from storage.sqlite.retention import LOOKED_MAX
 from tests.inside import inside
 from tests.runtime.support import (
     Gated,
@@ -299,7 +300,7 @@ async def test_a_chain_goes_from_its_end_in_one_pass(
         assert await tasks_of(runtime) == []
     told = of_kind(stored_events(db_path), "tasks.pruned")
     assert sum(event.data["count"] for event in told) == length + 1
-    assert all(event.data["count"] <= actors.runtime.pruning.TASKS_MAX for event in told)
+    assert all(event.data["count"] <= actors.runtime.retention.pruning.TASKS_MAX for event in told)
     assert len(told) <= 10, "many in one unit"
 
 

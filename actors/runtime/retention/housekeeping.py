@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import structlog
@@ -19,23 +19,23 @@ import trio
 
 from actors.core.state import CompanyState
 from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
-from actors.retention import DeletedCompany, PruneReport, Retention
+from actors.runtime.attempts import Attempt
+from actors.runtime.describe import describe
+from actors.runtime.directory import Cell
+from actors.runtime.mailbox import Errand
+from actors.runtime.opening import OwnedStore, committed_of, unit_of
+from actors.runtime.services import Services
+from actors.runtime.sweep import ANSWER_S, EVERY_S
+from storage.contract.companies import FindCompany
+from storage.contract.retention import Claim, ListDeletions, Logged, MarkDeleted, Marked
+from storage.contract.store import Operation
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.group_commit import Unit
 from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.loading import find_company
-from storage.sqlite.opening import WAL_BYTES_KEPT
-from storage.sqlite.retention import OldCompany
-from storage.sqlite.unit_of_work import Committed
-from storage.sqlite.wal import shrink_wal
 
-from .deletion import MarkDeleted, finish_deletion, marked_companies
-from .describe import describe
-from .directory import Cell
-from .mailbox import Errand
-from .pruning import Pruner, Told
-from .services import Services
-from .sweep import ANSWER_S, EVERY_S
+from .deletion import claim_of, finish_deletion, mark_of, refused_if_active
+from .policy import DeletedCompany, PruneReport, Retention
+from .pruning import Pruner
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Housekeeper:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.database = services.store
+        self.store = OwnedStore(services.store)
         self.last: PruneReport | None = None
         self._pruner = Pruner(self)
         self._pruning = trio.Lock()
@@ -74,21 +74,22 @@ class Housekeeper:
 
     async def tidy(self) -> None:
         """One pass."""
-        for company_id in await marked_companies(self.database):
-            if company_id not in self._waited_for:
-                await self._finish_deletion(company_id)
+        for claim in await self.store.fetch(ListDeletions()):
+            if claim.company_id not in self._waited_for:
+                await self._finish_deletion(claim)
         await self._look_at_wal()
         retention = self._services.options.retention
         if not retention.keeps_all:
             await self._prune(retention, companies=trio.current_time() >= self._walk_at_s)
 
-    async def _finish_deletion(self, company_id: int) -> None:
+    async def _finish_deletion(self, claim: Claim) -> None:
         try:
-            await finish_deletion(self, company_id)
+            await finish_deletion(self, claim)
         except (StoreUnavailable, StoreClosed, OutcomeUnknown):
             raise
         except Exception as error:  # one company's, whatever it is; the next pass tries again
-            _log.warning("deletion.failed", company_id=company_id, cause=describe(error), exc_info=error)
+            cause = describe(error)
+            _log.warning("deletion.failed", company_id=claim.company_id, cause=cause, exc_info=error)
 
     # --- pruning --------------------------------------------------------------------------------------------
 
@@ -108,51 +109,58 @@ class Housekeeper:
         return self._services.now_ms()
 
     def alive(self, company: str) -> frozenset[int]:
+        return frozenset(attempt.ref.key.seq for attempt in self._attempts_of(company))
+
+    def _attempts_of(self, company: str) -> list[Attempt]:
+        """Those that live, and those that were left behind."""
         registry = self._services.registry
         left = (attempt for attempt in registry.abandoned if attempt.ref.company == company)
-        return frozenset(attempt.ref.key.seq for attempt in (*registry.of_company(company), *left))
+        return [*registry.of_company(company), *left]
 
-    def told(self, position: int, event: EventRecord) -> None:
-        self._services.publisher.told(position, event)
-
-    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
-        self._services.publisher.published(company, events, committed)
+    def told(self, company: str | None, logged: Logged) -> None:
+        if company is None:
+            self._services.publisher.told(logged.position, logged.event)
+        else:
+            self._services.publisher.published(company, (logged.event,), committed_of(logged))
 
     async def between_turns(
-        self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
+        self, claim: Claim, prepare: Callable[[Claim, Container[str]], Operation[T] | None]
     ) -> T | None:
-        """Where an actor lives it does it, else nobody can come before the unit: it is handed in at once. One that
-        is parked is passed by, and so is another company that has the name by now.
+        """Where an actor lives it does it, else nobody can come before the operation: it is handed in at once. A
+        company that is parked is passed by, and so is another company that has the name by now.
         """
-        cell = self._services.directory.find(company.name)
+        cell = self._services.directory.find(claim.name)
         if cell is None:
-            unit = prepare(company.epoch, ())
+            operation = prepare(claim, ())
+            if operation is None:
+                return None
             try:
-                return None if unit is None else await self.database.writer.commit(unit)
+                return await self.store.commit(operation)
             except StaleEpoch:  # an actor has come, and maybe gone, since the company was looked at
                 return None
         if cell.parked is not None:
             return None
 
-        def prepared(state: CompanyState) -> Unit[T] | None:
-            same = state.company.company_id == company.company_id
-            return prepare(state.company.epoch, state.entries) if same else None
+        def prepared(state: CompanyState) -> Unit[Any] | None:
+            own = claim_of(state.company)
+            operation = prepare(own, state.entries) if own.company_id == claim.company_id else None
+            return None if operation is None else unit_of(operation)
 
         errand = Errand(prepared)
         cell.mailbox.put_errand(errand)
         with trio.fail_after(ANSWER_S):
-            value: T | None = await errand.reply.wait()
-        return value
+            answer: T | None = await errand.reply.wait()
+        return answer
 
     # --- the write-ahead log --------------------------------------------------------------------------------
 
     async def _look_at_wal(self) -> None:
-        wal = await shrink_wal(self.database)
-        if wal.bytes > WAL_BYTES_KEPT and not self._wal_told:
+        wal = await self.store.shrink()
+        if wal.bytes > self.store.wal_kept_bytes and not self._wal_told:
             self._wal_told = True
-            data = {"bytes": wal.bytes, "limit_bytes": WAL_BYTES_KEPT}
+            data = {"bytes": wal.bytes, "limit_bytes": self.store.wal_kept_bytes}
             await self._services.publisher.record(EventRecord("wal.grown", self.now_ms(), data=data))
-        elif wal.bytes <= WAL_BYTES_KEPT and self._wal_told:
+        elif wal.bytes <= self.store.wal_kept_bytes and self._wal_told:
             self._wal_told = False
             event = EventRecord("wal.shrunk", self.now_ms(), data={"bytes": wal.bytes})
             await self._services.publisher.record(event)
@@ -163,10 +171,11 @@ class Housekeeper:
         """Mark the company and see to its end. See `Runtime.delete_company`."""
         order = _Order(name)
         try:
-            committed, events = await self._mark(order)
+            with refused_if_active(name):
+                marked = await self._mark(order)
             self._services.directory.due.forget(name)
-            self.published(name, events, committed)
-            deleted = await finish_deletion(self, order.company_id)
+            self.told(name, marked.logged)
+            deleted = await finish_deletion(self, marked.claim)
             assert deleted is not None, "nobody else sees to it"
             return deleted
         finally:
@@ -174,7 +183,7 @@ class Housekeeper:
             self._waited_for.discard(order.company_id)
             self._wake.set()  # whatever is left is seen to by the next pass
 
-    async def _mark(self, order: _Order) -> Told:
+    async def _mark(self, order: _Order) -> Marked:
         while True:
             self._services.guard.check()
             if self._services.shutdown.closing:
@@ -183,34 +192,32 @@ class Housekeeper:
                 cell = self._services.directory.find(order.name)
                 if cell is not None:
                     return await self._mark_with_actor(order, cell)
-                company = await self.database.read(lambda conn: find_company(conn, order.name))
+                company = await self.store.fetch(FindCompany(order.name))
                 if company is None:
                     raise CompanyUnknown(order.name)
                 if self._services.directory.find(order.name) is None:
-                    return await self.database.writer.commit(self._mark_of(company, order))
+                    return await self.store.commit(self._mark_of(company, order))
 
-    async def _mark_with_actor(self, order: _Order, cell: Cell) -> Told:
+    async def _mark_with_actor(self, order: _Order, cell: Cell) -> Marked:
         if cell.parked is not None:
             raise cell.parked_error
 
-        def prepare(state: CompanyState) -> Unit[Told] | None:
-            return None if order.given_up else self._mark_of(state.company, order)
+        def prepare(state: CompanyState) -> Unit[Marked] | None:
+            return None if order.given_up else unit_of(self._mark_of(state.company, order))
 
         errand = Errand(prepare, last=True)
         try:
             cell.mailbox.put_errand(errand)
-            told: Told = await errand.reply.wait()
+            marked: Marked = await errand.reply.wait()
         except CompanyDeleted:  # somebody else was first
             raise CompanyUnknown(order.name) from None
-        return told
+        return marked
 
     def _mark_of(self, company: CompanyRecord, order: _Order) -> MarkDeleted:
         order.company_id = company.company_id
         self._waited_for.add(company.company_id)
-        registry = self._services.registry
-        left = [attempt for attempt in registry.abandoned if attempt.ref.company == company.name]
-        alive = [attempt.label for attempt in (*registry.of_company(company.name), *left)]
-        return MarkDeleted(company.company_id, company.name, company.epoch, alive, self.now_ms())
+        attempts = [attempt.label for attempt in self._attempts_of(company.name)]
+        return mark_of(company, attempts, self.now_ms())
 
 
 @attrs.define
