@@ -56,7 +56,7 @@ LEAVES = (
     "actors.events",
     "actors.retention",
     "actors.states",
-    "actors.nominal",
+    "actors.recurrence",
 )
 PURE = (
     "trio",
@@ -75,8 +75,8 @@ MAY: dict[str, tuple[str, ...]] = {
     # whoever begins with the key may import of our own only what begins with one of these
     "storage.": ("storage",),
     "actors.errors": ("storage.errors", "storage.codec"),
-    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
-    "actors.nominal": ("actors.errors",),
+    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.recurrence"),
+    "actors.recurrence": ("actors.errors",),
     "actors.events": (),
     "actors.retention": (),
     "actors.states": ("storage.records",),

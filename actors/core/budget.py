@@ -24,8 +24,8 @@ from actors.states import IDS_SHOWN, Reason, ReasonKind
 from storage.records import CompanyRecord, EventRecord, Halt, Mode, NodeRecord, TaskRecord
 from storage.values import value
 
-from .entry import Entry, halt_of
 from .shape import spec_of
+from .task_state import TaskState, halt_of
 
 if TYPE_CHECKING:
     from .draft import AttemptKey, Draft
@@ -64,7 +64,7 @@ def is_short(account: Account, estimate: int) -> bool:
     return account.budget is not None and account.spent + need_of(estimate) > account.budget
 
 
-def next_estimates(state: CompanyState, entry: Entry) -> Iterator[int]:
+def next_estimates(state: CompanyState, entry: TaskState) -> Iterator[int]:
     """The estimates of the nodes that may start first; none where nothing of it can start without a person, or ever."""
     progress, run = entry.progress, entry.run
     step = entry.task.mode is Mode.STEP
@@ -79,12 +79,12 @@ def next_estimates(state: CompanyState, entry: Entry) -> Iterator[int]:
         yield progress.specs[run.step].estimate
 
 
-def least_need(state: CompanyState, entry: Entry) -> int:
+def least_need(state: CompanyState, entry: TaskState) -> int:
     """What has to be left for the first attempt to start; 0 where none is to start first."""
     return min(map(need_of, next_estimates(state, entry)), default=0)
 
 
-def cannot_go_on(state: CompanyState, entry: Entry) -> bool:
+def cannot_go_on(state: CompanyState, entry: TaskState) -> bool:
     """Whether what is spent keeps every node from starting that could otherwise."""
     accounts = (state.company, entry.task)
     return all(
@@ -114,7 +114,7 @@ def reason_of(
 
 
 def starved_reasons(
-    state: CompanyState, entry: Entry, *accounts: Account, names: tuple[str, ...] = ()
+    state: CompanyState, entry: TaskState, *accounts: Account, names: tuple[str, ...] = ()
 ) -> Iterator[Reason]:
     """Of these accounts those that have no room for the first attempt of the task."""
     need = least_need(state, entry)
@@ -125,7 +125,7 @@ def starved_reasons(
             yield reason_of(account, estimate, names)
 
 
-def halted_reason(state: CompanyState, entry: Entry, names: tuple[str, ...], at_ms: int | None) -> Reason:
+def halted_reason(state: CompanyState, entry: TaskState, names: tuple[str, ...], at_ms: int | None) -> Reason:
     """Of a run that is halted on budget: the account that is short, as it stands now, or else the one with a limit."""
     estimate = min(next_estimates(state, entry), default=0)
     accounts: tuple[Account, ...] = (state.company, entry.task)
@@ -153,11 +153,11 @@ class Booked:
     assumed: bool
 
 
-def reserve(draft: Draft, entry: Entry, estimate: int) -> None:
+def reserve(draft: Draft, entry: TaskState, estimate: int) -> None:
     _book(draft, entry, 0, -estimate)
 
 
-def settle(draft: Draft, entry: Entry, node: NodeRecord, spent: int | None, *, assume: bool) -> int:
+def settle(draft: Draft, entry: TaskState, node: NodeRecord, spent: int | None, *, assume: bool) -> int:
     """The attempt has ended: book what is not booked yet and free what it had reserved; says what it spent in all."""
     estimate = spec_of(node.spec).estimate
     total = max(spent or 0, node.spent, estimate if assume else 0)
@@ -174,7 +174,7 @@ def settle(draft: Draft, entry: Entry, node: NodeRecord, spent: int | None, *, a
     return total
 
 
-def book_spending(draft: Draft, entry: Entry, node: NodeRecord, spent: int) -> None:
+def book_spending(draft: Draft, entry: TaskState, node: NodeRecord, spent: int) -> None:
     """A live attempt has spent more: so much less is reserved."""
     if spent <= node.spent:
         return
@@ -225,7 +225,7 @@ def book_late(draft: Draft, key: AttemptKey, spent: int, name: str | None, store
     )
 
 
-def _say(draft: Draft, entry: Entry, node: NodeRecord, spent: int, added: int, assumed: bool) -> None:
+def _say(draft: Draft, entry: TaskState, node: NodeRecord, spent: int, added: int, assumed: bool) -> None:
     draft.event(
         "attempt.spent",
         entry,
@@ -237,7 +237,7 @@ def _say(draft: Draft, entry: Entry, node: NodeRecord, spent: int, added: int, a
     )
 
 
-def _book(draft: Draft, entry: Entry, added: int, freed: int) -> None:
+def _book(draft: Draft, entry: TaskState, added: int, freed: int) -> None:
     if added or freed:
         _book_company(draft, added, freed)
         _book_task(draft, entry, added, freed)
@@ -250,14 +250,14 @@ def _book_company(draft: Draft, added: int, freed: int) -> None:
     warn(draft, None, before, after)
 
 
-def _book_task(draft: Draft, entry: Entry, added: int, freed: int) -> None:
+def _book_task(draft: Draft, entry: TaskState, added: int, freed: int) -> None:
     before = entry.task
     spent = min(before.spent + added, SPENT_MAX)
     draft.task(entry, spent=spent, reserved=before.reserved - freed)
     warn(draft, entry, before, entry.task)
 
 
-def warn(draft: Draft, entry: Entry | None, before: Account, after: Account) -> None:
+def warn(draft: Draft, entry: TaskState | None, before: Account, after: Account) -> None:
     """Say that four fifths of the limit are spent, if they were not before, or not of this limit."""
     if after.budget is None or not _spent_much(after):
         return
@@ -269,5 +269,5 @@ def _spent_much(account: Account) -> bool:
     return bool(account.budget) and account.spent * WARN_DEN >= (account.budget or 0) * WARN_NUM
 
 
-def is_halted_on_budget(entry: Entry) -> bool:
+def is_halted_on_budget(entry: TaskState) -> bool:
     return entry.run is not None and halt_of(entry.run) is Halt.BUDGET

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .draft import Draft
-from .entry import Entry
 from .state import CompanyState
+from .task_state import TaskState
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
@@ -65,7 +65,7 @@ def recheck_cycles(draft: Draft) -> None:
         _mark_anew(draft, members)
 
 
-def note_circle(draft: Draft, entry: Entry) -> None:
+def note_circle(draft: Draft, entry: TaskState) -> None:
     """A task waits for its upstreams again: it may close a circle that somebody planted while it was settled."""
     entries = draft.state.entries
 

@@ -54,10 +54,9 @@ from .budget import cannot_go_on, is_halted_on_budget, is_short, next_estimates,
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
-from .entry import Entry, Graph, halt_of
-from .needs import Looked
-from .people import approve, let_through, place_of_rerun, rerun_from, send_back
-from .scheduling import (
+from .prefetch import Prefetched
+from .review import approve, let_through, place_of_rerun, rerun_from, send_back
+from .schedules.moves import (
     decide_pause_schedule,
     decide_remove_schedule,
     decide_resume_schedule,
@@ -66,6 +65,7 @@ from .scheduling import (
 )
 from .shape import node_payloads, shape_of, shape_text, spec_of
 from .submit import check_handlers, decide_submit, decide_submit_many
+from .task_state import Graph, TaskState, halt_of
 
 Refusal = tuple[str, tuple[str, ...]]
 """What the task is or does (as the end of a sentence), and the messages that would do instead."""
@@ -157,12 +157,12 @@ is known what the run is short of.
 """
 
 
-def decide(draft: Draft, message: Message[Any], looked: Looked) -> object:
+def decide(draft: Draft, message: Message[Any], prefetched: Prefetched) -> object:
     """Make the message's moves and return its reply; raises `Refused` for a sender's mistake."""
-    return _DECIDERS[type(message)](draft, message, looked)
+    return _DECIDERS[type(message)](draft, message, prefetched)
 
 
-def entry_of(draft: Draft, task: str) -> Entry:
+def entry_of(draft: Draft, task: str) -> TaskState:
     """The task a message names; raises `TaskUnknown`."""
     entry = draft.state.entries.get(task)
     if entry is None:
@@ -171,7 +171,7 @@ def entry_of(draft: Draft, task: str) -> Entry:
     return entry
 
 
-def _entry_for(draft: Draft, message: Message[Any], task: str) -> Entry:
+def _entry_for(draft: Draft, message: Message[Any], task: str) -> TaskState:
     """The task, if the message may be said to it as it stands; else raises `MoveRefused`."""
     entry = entry_of(draft, task)
     name = type(message).__name__
@@ -198,7 +198,7 @@ def _refusal(message: type, run: RunRecord) -> Refusal | None:
 
 
 def moved(
-    entry: Entry, *, changed: bool = True, holders: tuple[str, ...] = (), note: str | None = None
+    entry: TaskState, *, changed: bool = True, holders: tuple[str, ...] = (), note: str | None = None
 ) -> Moved:
     assert entry.run is not None
     return Moved(entry.task.id, entry.run.number, entry.run.status, changed, holders, note)
@@ -207,7 +207,7 @@ def moved(
 # --- one task -----------------------------------------------------------------------------------------------
 
 
-def _start(draft: Draft, message: Start, _looked: Looked) -> Moved:
+def _start(draft: Draft, message: Start, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     assert entry.run is not None
     if entry.run.status is RUN or entry.run.started or entry.task.mode is not Mode.MANUAL:
@@ -217,7 +217,7 @@ def _start(draft: Draft, message: Start, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
+def _start_now(draft: Draft, message: StartNow, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     assert entry.run is not None
     if entry.run.status is RUN:
@@ -232,12 +232,12 @@ def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
     return moved(entry, holders=holders)
 
 
-def _stop(draft: Draft, message: Stop, _looked: Looked) -> Moved:
+def _stop(draft: Draft, message: Stop, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     return moved(entry, changed=stop_entry(draft, entry, "stop"))
 
 
-def stop_entry(draft: Draft, entry: Entry, reason: str) -> bool:
+def stop_entry(draft: Draft, entry: TaskState, reason: str) -> bool:
     """Stop the newest run, whatever it does; says whether anything changed."""
     assert entry.run is not None
     status = entry.run.status
@@ -257,7 +257,7 @@ def stop_entry(draft: Draft, entry: Entry, reason: str) -> bool:
     return True
 
 
-def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
+def _retry(draft: Draft, message: Retry, _prefetched: Prefetched) -> Moved:
     entry = entry_of(draft, message.task)
     if entry.quarantined is not None and entry.task.archived_ms is None:
         return _release(draft, entry)
@@ -269,7 +269,7 @@ def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _requeue_within_budget(draft: Draft, entry: Entry, message: Retry | StartNow, reason: str) -> None:
+def _requeue_within_budget(draft: Draft, entry: TaskState, message: Retry | StartNow, reason: str) -> None:
     """`_requeue`, unless the run was halted on a budget that is still short: then raises `MoveRefused` with the
     numbers.
     """
@@ -290,7 +290,7 @@ def _requeue_within_budget(draft: Draft, entry: Entry, message: Retry | StartNow
             raise MoveRefused(type(message).__name__, entry.task.id, HALT.value, text, (advice,))
 
 
-def _retry_running(draft: Draft, entry: Entry) -> Moved:
+def _retry_running(draft: Draft, entry: TaskState) -> Moved:
     """In a run that is still going: failed nodes, and those that were stopped for them, get a fresh allowance;
     without any, what backs off is due now.
     """
@@ -312,7 +312,7 @@ def _retry_running(draft: Draft, entry: Entry) -> Moved:
     return moved(entry)
 
 
-def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
+def _requeue(draft: Draft, entry: TaskState, reason: str) -> None:
     """A failed, stopped or halted run goes on at its old place: kept results stay, the rest gets a fresh
     allowance.
     """
@@ -328,7 +328,7 @@ def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
     note_circle(draft, entry)
 
 
-def _release(draft: Draft, entry: Entry) -> Moved:
+def _release(draft: Draft, entry: TaskState) -> Moved:
     """Lift a quarantine. If the task's rows could not be read, the turn has read them afresh."""
     if entry.run is None:
         raise MoveRefused("Retry", entry.task.id, "run_missing", "has no run: its rows are incomplete", ())
@@ -343,7 +343,7 @@ def _release(draft: Draft, entry: Entry) -> Moved:
     return moved(entry)
 
 
-def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
+def _rerun(draft: Draft, message: Rerun, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     assert entry.run is not None
     pos = None if message.from_node is None else place_of_rerun(message, entry, message.from_node)
@@ -362,10 +362,10 @@ def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _word_to(act: Callable[[Draft, Entry, Any], object]) -> Callable[[Draft, Any, Looked], Moved]:
+def _word_to(act: Callable[[Draft, TaskState, Any], object]) -> Callable[[Draft, Any, Prefetched], Moved]:
     """A person's word to a run: it is carried out, or it is refused."""
 
-    def decide_word(draft: Draft, message: Any, _looked: Looked) -> Moved:
+    def decide_word(draft: Draft, message: Any, _prefetched: Prefetched) -> Moved:
         entry = _entry_for(draft, message, message.task)
         act(draft, entry, message)
         return moved(entry)
@@ -373,7 +373,7 @@ def _word_to(act: Callable[[Draft, Entry, Any], object]) -> Callable[[Draft, Any
     return decide_word
 
 
-def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
+def _archive(draft: Draft, message: Archive, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     if entry.task.archived_ms is not None:
         return moved(entry, changed=False)
@@ -383,7 +383,7 @@ def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _unarchive(draft: Draft, message: Unarchive, _looked: Looked) -> Moved:
+def _unarchive(draft: Draft, message: Unarchive, _prefetched: Prefetched) -> Moved:
     entry = _entry_for(draft, message, message.task)
     if entry.task.archived_ms is None:
         return moved(entry, changed=False)
@@ -400,7 +400,7 @@ def _settings(draft: Draft, *, changed: bool) -> CompanySettings:
     return CompanySettings(company.paused_ms is not None, company.runs_max, company.weight, changed)
 
 
-def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
+def _pause(draft: Draft, _message: Pause, _prefetched: Prefetched) -> CompanySettings:
     if draft.state.company.paused_ms is not None:
         return _settings(draft, changed=False)
     draft.company(paused_ms=draft.now_ms)
@@ -408,7 +408,7 @@ def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
     return _settings(draft, changed=True)
 
 
-def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySettings:
+def _unpause(draft: Draft, _message: Unpause, _prefetched: Prefetched) -> CompanySettings:
     if draft.state.company.paused_ms is None:
         return _settings(draft, changed=False)
     draft.company(paused_ms=None)
@@ -416,7 +416,7 @@ def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySetting
     return _settings(draft, changed=True)
 
 
-def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySettings:
+def _set_limits(draft: Draft, message: SetLimits, _prefetched: Prefetched) -> CompanySettings:
     company = draft.state.company
     runs_max = company.runs_max if isinstance(message.runs_max, Unset) else message.runs_max
     weight = company.weight if isinstance(message.weight, Unset) else message.weight
@@ -427,7 +427,7 @@ def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySet
     return _settings(draft, changed=True)
 
 
-def _set_budget(draft: Draft, message: SetBudget, _looked: Looked) -> BudgetSettings:
+def _set_budget(draft: Draft, message: SetBudget, _prefetched: Prefetched) -> BudgetSettings:
     before = draft.state.company
     if message.limit != before.budget:
         after = draft.company(budget=message.limit)
@@ -438,7 +438,7 @@ def _set_budget(draft: Draft, message: SetBudget, _looked: Looked) -> BudgetSett
     )
 
 
-def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
+def _stop_goal(draft: Draft, message: StopGoal, _prefetched: Prefetched) -> GoalStopped:
     stopped = []
     members = [entry for entry in draft.state.entries.values() if entry.task.goal == message.goal]
     for entry in sorted(members, key=lambda entry: entry.task.seq):
@@ -448,7 +448,7 @@ def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
     return GoalStopped(message.goal, tuple(stopped))
 
 
-def _define_graph(draft: Draft, message: DefineGraph, _looked: Looked) -> GraphDefined:
+def _define_graph(draft: Draft, message: DefineGraph, _prefetched: Prefetched) -> GraphDefined:
     shape = shape_of(shape_text(message.nodes))
     check_handlers(draft.state, shape)
     payloads = node_payloads(message.nodes)
@@ -461,12 +461,12 @@ def _define_graph(draft: Draft, message: DefineGraph, _looked: Looked) -> GraphD
     return GraphDefined(message.name, version)
 
 
-def _unpark(_draft: Draft, _message: Unpark, _looked: Looked) -> Unparked:
+def _unpark(_draft: Draft, _message: Unpark, _prefetched: Prefetched) -> Unparked:
     """Taken before the mailbox while the company rests; here it is not parked."""
     return Unparked(was_parked=False)
 
 
-_DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyType(
+_DECIDERS: Mapping[type, Callable[[Draft, Any, Prefetched], object]] = MappingProxyType(
     {
         Submit: decide_submit,
         SubmitMany: decide_submit_many,

@@ -27,9 +27,9 @@ from storage.records import (
 from storage.values import changed, value
 
 from .budget import Booked
-from .entry import Change, Entry, Flip, Graph
 from .shape import NodeSpec
 from .state import CompanyState
+from .task_state import Change, Flip, Graph, TaskState
 
 BLOCKED_IDS_SHOWN = 100
 """Ids in one ``tasks.blocked`` event; the count beside them is the whole."""
@@ -173,7 +173,7 @@ class Draft:
     def graph(self, graph: Graph) -> None:
         self._put(Change("graph", graph.name, self.state.graphs.get(graph.name), graph))
 
-    def add_task(self, task: TaskRecord, run: RunRecord) -> Entry:
+    def add_task(self, task: TaskRecord, run: RunRecord) -> TaskState:
         """Put a new task in the queue, with its first run."""
         self._put(Change("task", task.id, None, task))
         self._put(Change("run", task.id, None, run))
@@ -184,33 +184,33 @@ class Draft:
         if key is not None:
             self.keys[key] = task
 
-    def task(self, entry: Entry, **fields: Any) -> None:
+    def task(self, entry: TaskState, **fields: Any) -> None:
         self._put(Change("task", entry.task.id, entry.task, changed(entry.task, **fields)))
 
-    def add_run(self, entry: Entry, run: RunRecord) -> None:
+    def add_run(self, entry: TaskState, run: RunRecord) -> None:
         """Put a new run in the place of the newest one; it has no nodes yet."""
         if entry.nodes is not None:
             self._put(Change("nodes", entry.task.id, tuple(entry.nodes), None))
         self._put(Change("run", entry.task.id, entry.run, run))
 
-    def run(self, entry: Entry, **fields: Any) -> None:
+    def run(self, entry: TaskState, **fields: Any) -> None:
         assert entry.run is not None
         self._put(Change("run", entry.task.id, entry.run, changed(entry.run, **fields)))
 
-    def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
+    def add_nodes(self, entry: TaskState, nodes: tuple[NodeRecord, ...]) -> None:
         self._put(Change("nodes", entry.task.id, None, nodes))
 
-    def carry_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
+    def carry_nodes(self, entry: TaskState, nodes: tuple[NodeRecord, ...]) -> None:
         """Give a new run the nodes of the one before it. Those that then succeed have the results that they had."""
         self._put(Change("carried", entry.task.id, None, nodes))
 
-    def node(self, entry: Entry, pos: int, **fields: Any) -> NodeRecord:
+    def node(self, entry: TaskState, pos: int, **fields: Any) -> NodeRecord:
         assert entry.nodes is not None
         after = changed(entry.nodes[pos], **fields)
         self._put(Change("node", entry.task.id, entry.nodes[pos], after))
         return after
 
-    def quarantine(self, entry: Entry, why: str | None) -> None:
+    def quarantine(self, entry: TaskState, why: str | None) -> None:
         self._put(Change("quarantine", entry.task.id, entry.quarantined, why))
 
     def schedule(self, before: ScheduleRecord | None, after: ScheduleRecord | None) -> None:
@@ -232,7 +232,7 @@ class Draft:
                 return True
         return False
 
-    def cycle(self, entry: Entry, path: tuple[str, ...] | None) -> None:
+    def cycle(self, entry: TaskState, path: tuple[str, ...] | None) -> None:
         if entry.cycle != path:
             self._put(Change("cycle", entry.task.id, entry.cycle, path))
 
@@ -257,7 +257,7 @@ class Draft:
     def event(
         self,
         kind: str,
-        entry: Entry | None = None,
+        entry: TaskState | None = None,
         *,
         before: str | None = None,
         after: str | None = None,

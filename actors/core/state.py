@@ -29,13 +29,13 @@ from storage.records import (
     TaskRecord,
 )
 
+from .admission import is_open
 from .budget import cannot_go_on, is_halted_on_budget, least_need, limited, room_in
-from .entry import Change, Entry, Flip, Graph, Standing
-from .gates import is_open
 from .order import NeedQueues, OpenQueue, order_key
 from .progress import Progress
-from .schedules import Schedules
+from .schedules.state import Schedules
 from .shape import Shape, layout_of, shape_of, spec_of
+from .task_state import Change, Flip, Graph, Standing, TaskState
 from .transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, check_move
 
 _TASK = -1
@@ -57,7 +57,7 @@ class CompanyState:
         self.company = company
         self._handlers = handlers
         self.graphs: dict[str, Graph] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TaskState] = {}
         self.missing: set[str] = set()
         self.dependents: dict[str, set[str]] = {}
         self.by_graph: dict[str, set[str]] = {}
@@ -91,7 +91,7 @@ class CompanyState:
             return entry.standing
         return Standing.DEAD if task in self.missing else Standing.DONE
 
-    def shape(self, entry: Entry) -> Shape | None:
+    def shape(self, entry: TaskState) -> Shape | None:
         """The shape that the next first admission would copy; ``None`` while its graph is not defined."""
         if entry.task.graph is None:
             return shape_of(entry.task.shape)
@@ -229,7 +229,7 @@ class CompanyState:
         if isinstance(after, TaskRecord):
             entry = self.entries.get(task)
             if entry is None:
-                self._add(Entry(after), newborn=True)
+                self._add(TaskState(after), newborn=True)
                 return
             assert isinstance(before, TaskRecord)
             if before.depends_on != after.depends_on:
@@ -256,7 +256,7 @@ class CompanyState:
             self._note_due(entry)
         self.refresh(entry, cause=task)
 
-    def _note_due(self, entry: Entry) -> None:
+    def _note_due(self, entry: TaskState) -> None:
         """What backs off is due again: `next_due_ms` forgets it while the run is settled."""
         assert entry.progress is not None
         assert entry.run is not None
@@ -313,7 +313,7 @@ class CompanyState:
         "schedule": _replace_schedule,
     }
 
-    def set_nodes(self, entry: Entry, nodes: Iterable[NodeRecord] | None) -> None:
+    def set_nodes(self, entry: TaskState, nodes: Iterable[NodeRecord] | None) -> None:
         """Give the entry its nodes, as loaded or as just admitted."""
         if nodes is None:
             entry.nodes = entry.progress = None
@@ -327,7 +327,7 @@ class CompanyState:
 
     # --- tasks coming and going -----------------------------------------------------------------------------
 
-    def load(self, entries: Iterable[Entry]) -> None:
+    def load(self, entries: Iterable[TaskState]) -> None:
         """Take in entries read from the database, in any order; no change, so nothing to undo."""
         for entry in entries:
             if entry.task.id not in self.entries:
@@ -341,12 +341,12 @@ class CompanyState:
         """
         if task not in self.missing and task not in self.entries:
             self.missing.add(task)
-            work: list[Entry] = []
+            work: list[TaskState] = []
             self._tell_dependents(task, Standing.DONE, Standing.DEAD, work)
             for entry in work:
                 self.refresh(entry, cause=task)
 
-    def _add(self, entry: Entry, *, newborn: bool = False) -> None:
+    def _add(self, entry: TaskState, *, newborn: bool = False) -> None:
         """Take in a task. A newborn one gets its run next; until then it is to others what it was before."""
         task = entry.task.id
         old = self.standing(task)
@@ -367,7 +367,7 @@ class CompanyState:
         if entry is not None:
             self._remove(entry)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: TaskState) -> None:
         """Forget a task; for those that depend on it, it is again what it was before it was known."""
         task = entry.task.id
         self._leave_indexes(task)
@@ -381,7 +381,7 @@ class CompanyState:
             self.missing.add(task)
         new = self.standing(task)
         if new is not entry.standing:
-            work: list[Entry] = []
+            work: list[TaskState] = []
             self._tell_dependents(task, entry.standing, new, work)
             for dependent in work:
                 self.refresh(dependent, cause=task)
@@ -417,7 +417,7 @@ class CompanyState:
             return False
         return entry.standing is Standing.DONE or not self.dependents.get(task)
 
-    def _link(self, entry: Entry) -> None:
+    def _link(self, entry: TaskState) -> None:
         task = entry.task.id
         entry.unfinished = entry.dead = 0
         for upstream in entry.task.depends_on:
@@ -444,7 +444,7 @@ class CompanyState:
 
     # --- what follows from the facts ------------------------------------------------------------------------
 
-    def refresh(self, entry: Entry, *, cause: str) -> None:
+    def refresh(self, entry: TaskState, *, cause: str) -> None:
         """Derive the entry anew, and carry a change of its standing down to all that it concerns."""
         work = [entry]
         while work:
@@ -455,7 +455,7 @@ class CompanyState:
             if old is not new:
                 self._tell_dependents(current.task.id, old, new, work)
 
-    def _tell_dependents(self, task: str, old: Standing, new: Standing, work: list[Entry]) -> None:
+    def _tell_dependents(self, task: str, old: Standing, new: Standing, work: list[TaskState]) -> None:
         unfinished = (new is not Standing.DONE) - (old is not Standing.DONE)
         dead = (new is Standing.DEAD) - (old is Standing.DEAD)
         for name in self.dependents.get(task, ()):
@@ -465,7 +465,7 @@ class CompanyState:
             if dependent.waits_for_upstreams:
                 work.append(dependent)
 
-    def _derive(self, entry: Entry, cause: str) -> None:
+    def _derive(self, entry: TaskState, cause: str) -> None:
         entry.cause = self._own_cause(entry)
         if entry.early is not None or entry.task.not_before_ms is not None:
             self._derive_early(entry)
@@ -481,7 +481,7 @@ class CompanyState:
         self._note_open(entry)
         self._note_active(entry)
 
-    def _derive_early(self, entry: Entry) -> None:
+    def _derive_early(self, entry: TaskState) -> None:
         """Whether its time has yet to come: for a run that was never admitted, unless `StartNow` put it first."""
         due, was = entry.task.not_before_ms, entry.early
         holds = entry.waits_for_upstreams and entry.run is not None and not entry.run.front
@@ -489,11 +489,11 @@ class CompanyState:
         if entry.early is not None and entry.early != was:
             heappush(self._due, (entry.early, entry.task.id, 0, _TASK))
 
-    def _count(self, entry: Entry, counts: bool) -> None:
+    def _count(self, entry: TaskState, counts: bool) -> None:
         self.queued += counts - entry.counted
         entry.counted = counts
 
-    def _own_cause(self, entry: Entry) -> Reason | None:
+    def _own_cause(self, entry: TaskState) -> Reason | None:
         """Why the task could not start even with all its upstreams done."""
         if entry.run is None:
             return Reason(ReasonKind.RUN_MISSING)
@@ -515,7 +515,7 @@ class CompanyState:
         return Reason(ReasonKind.HANDLER_MISSING, text=", ".join(lacking), count=len(lacking))
 
     @staticmethod
-    def _standing(entry: Entry) -> Standing:
+    def _standing(entry: TaskState) -> Standing:
         run = entry.run
         if entry.quarantined is not None or run is None:
             return Standing.DEAD
@@ -527,7 +527,7 @@ class CompanyState:
             return Standing.DEAD
         return Standing.UNFINISHED
 
-    def _note_open(self, entry: Entry) -> None:
+    def _note_open(self, entry: TaskState) -> None:
         if entry.task.budget is not None or entry.starved:
             entry.starved = self._is_starved(entry)
         if entry.queued and entry.run is not None and is_open(entry):
@@ -539,12 +539,12 @@ class CompanyState:
             self.open.discard(entry.task.id)
             self.open_by_need.discard(entry.task.id)
 
-    def _is_starved(self, entry: Entry) -> bool:
+    def _is_starved(self, entry: TaskState) -> bool:
         room = room_in(entry.task)
         need = 0 if room is None or not entry.queued else least_need(self, entry)
         return room is not None and need > 0 and need > room
 
-    def _note_active(self, entry: Entry) -> None:
+    def _note_active(self, entry: TaskState) -> None:
         """Keep the indexes of what there is to do in active runs."""
         progress, task = entry.progress, entry.task.id
         running = (

@@ -19,16 +19,16 @@ import attrs
 import trio
 from outcome import Error, Outcome, Value
 
+from actors.core.admission import Live
 from actors.core.advance import MOVES_MAX, advance
 from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
-from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, Needs, late_spenders, needs_of
+from actors.core.prefetch import NOTHING_FOUND, Needs, Prefetched, late_spenders, needs_of
 from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
-from actors.core.unit import unit_of
+from actors.core.to_rows import unit_of
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
@@ -271,11 +271,11 @@ class CompanyActor:
         """One pass; says whether there is more to do at once."""
         alone = self._alone
         turn = self._take()
-        looked = await self._look(turn)
+        prefetched = await self._look(turn)
         slots = TurnSlots(self.name, self.around.slots, self.around.registry)
         self.between_turns = trio.Event()
         try:
-            self._decide(turn, looked, slots)
+            self._decide(turn, prefetched, slots)
             committed = await self._commit(turn, slots)
             if committed is None:
                 return True
@@ -310,7 +310,7 @@ class CompanyActor:
         """The guilty one is among so many messages, or among the first moves of one turn."""
         self._singles, self._single_moves = messages, MOVES_MAX
 
-    async def _look(self, turn: Turn) -> Looked:
+    async def _look(self, turn: Turn) -> Prefetched:
         """Read what the messages name and memory does not hold, in one reading. If that goes wrong they are taken
         again; one that goes wrong alone as well is the guilty one.
         """
@@ -327,20 +327,20 @@ class CompanyActor:
             self._blame(turn, guilty, error)
             raise
 
-    async def _read(self, needs: Needs) -> Looked:
+    async def _read(self, needs: Needs) -> Prefetched:
         company_id = self._state.company.company_id
-        found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+        found, prefetched = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
         bad = [task for task in found.tasks if task.bad is not None]
         for task in bad:
             await self._quarantine(task)
         if bad:
             self._state.company = await self._stored_company()
-            found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+            found, prefetched = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
-        return looked
+        return prefetched
 
-    def _decide(self, turn: Turn, looked: Looked, slots: TurnSlots) -> None:
+    def _decide(self, turn: Turn, prefetched: Prefetched, slots: TurnSlots) -> None:
         """Everything from the messages to the moves. No checkpoint; an exception takes all of it back."""
         draft = turn.draft = Draft(self._state, self.around.now_ms())
         start = draft.mark()
@@ -349,16 +349,21 @@ class CompanyActor:
             for message, reason in self._refusals:
                 draft.event("message.refused", reason=reason, message=message)
             for report in turn.reports:
-                decide_report(draft, report, looked)
+                decide_report(draft, report, prefetched)
             for current in turn.envelopes:
-                turn.answers.append(self._decide_one(draft, current, looked, turn))
+                turn.answers.append(self._decide_one(draft, current, prefetched, turn))
             current = None
             if not (self._alone and (turn.envelopes or turn.reports)):
                 moves_max = 1 if self._alone else MOVES_MAX
                 live = self.around.live(self.name)
                 before = draft.moves
                 advanced = advance(
-                    draft, slots, live, host_id=self.around.host_id, moves_max=moves_max, looked=looked
+                    draft,
+                    slots,
+                    live,
+                    host_id=self.around.host_id,
+                    moves_max=moves_max,
+                    prefetched=prefetched,
                 )
                 turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
                 turn.kept_back = advanced.kept_back
@@ -374,17 +379,19 @@ class CompanyActor:
             self._blame(turn, current, error)
             raise Crash(error, about) from error
 
-    def _decide_one(self, draft: Draft, envelope: Envelope, looked: Looked, turn: Turn) -> Outcome[Any]:
+    def _decide_one(
+        self, draft: Draft, envelope: Envelope, prefetched: Prefetched, turn: Turn
+    ) -> Outcome[Any]:
         """One message: its moves and its answer. A sender's mistake takes back only its own moves."""
         content = envelope.content
         draft.about = None
         if isinstance(content, Report):
-            decide_report(draft, content, looked)
+            decide_report(draft, content, prefetched)
             if content.bad_row is not None:
                 raise recovery.BadRow(content.key.task, content.bad_row)
             return Value(None)
         if isinstance(content, Spending):
-            decide_spending(draft, content, looked)
+            decide_spending(draft, content, prefetched)
             return Value(None)
         if isinstance(content, Sweep):
             turn.healed = recovery.look_again(draft, self.name, self.around, self._unseen) or turn.healed
@@ -392,7 +399,7 @@ class CompanyActor:
         answer: Outcome[Any]
         mark = draft.mark()
         try:
-            answer = Value(decide(draft, content, looked))
+            answer = Value(decide(draft, content, prefetched))
         except Refused as refusal:
             draft.rollback(mark)
             if envelope.reply is None:

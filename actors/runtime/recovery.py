@@ -19,9 +19,9 @@ import trio
 from actors.commands import end_orphan, orphan_marks
 from actors.core.advance import attempt_key, cancel_nodes
 from actors.core.draft import AttemptKey, CancelAttempt, Draft
-from actors.core.entry import Entry
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
+from actors.core.task_state import TaskState
 from actors.core.transitions import Phase
 from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
 from storage.statements import SQL
@@ -46,7 +46,7 @@ class BadRow(Exception):
         self.task = task
 
 
-def running_attempts(state: CompanyState, only: Entry | None = None) -> list[AttemptKey]:
+def running_attempts(state: CompanyState, only: TaskState | None = None) -> list[AttemptKey]:
     """The attempts that the rows say are running; with ``only`` those of one run."""
     keys: list[AttemptKey] = []
     for entry in [state.entries[task] for task in state.slots.values()] if only is None else [only]:
@@ -88,13 +88,13 @@ def superseded_attempts(state: CompanyState) -> list[AttemptKey]:
     ]
 
 
-def ending_runs(state: CompanyState) -> list[Entry]:
+def ending_runs(state: CompanyState) -> list[TaskState]:
     """Active runs whose attempts were told to end: asking them again is harmless, forgetting them is not."""
     entries = [state.entries[task] for task in state.slots.values()]
     return [entry for entry in entries if entry.run is not None and _is_ending(entry, entry.run)]
 
 
-def _is_ending(entry: Entry, run: RunRecord) -> bool:
+def _is_ending(entry: TaskState, run: RunRecord) -> bool:
     failed = entry.progress is not None and entry.progress.counts[NodeStatus.FAILED] > 0
     return run.status is RunStatus.STOPPING or (entry.task.fail_fast and failed)
 

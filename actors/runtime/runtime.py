@@ -22,8 +22,8 @@ import structlog
 import trio
 
 from actors.commands import clear_inputs
+from actors.core.admission import Live
 from actors.core.budget import Spending
-from actors.core.gates import Live
 from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS

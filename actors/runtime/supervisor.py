@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
-from actors.core.schedules import schedule_of
+from actors.core.schedules.state import schedule_of
 from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text

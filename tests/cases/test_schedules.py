@@ -309,8 +309,8 @@ async def test_a_pause_is_never_forgotten(
     """C42: a company, a task (held by its manual mode) and a schedule, through a restart, edits, a crash and sweeps."""
     decide = actors.core.decide.decide
 
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
-        reply = decide(draft, message, looked)
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
+        reply = decide(draft, message, prefetched)
         if getattr(message, "title", None) == "bad":
             raise ZeroDivisionError("a mistake of ours")
         return reply

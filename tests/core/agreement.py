@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from actors.core.draft import Draft
-from actors.core.entry import Standing
 from actors.core.loading import check_texts, state_of
 from actors.core.state import CompanyState
+from actors.core.task_state import Standing
 from actors.core.work_state import closed_gates, positions, work_state
 from actors.states import WorkState
 from storage.loading import find_company, load_company

@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from actors.core.admission import OPEN, Live
 from actors.core.advance import advance
 from actors.core.draft import Draft
-from actors.core.gates import OPEN, Live
 from actors.core.reports import Report
 from actors.core.work_state import closed_gates
 from actors.messages import (

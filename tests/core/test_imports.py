@@ -23,7 +23,7 @@ VALUES_AND_ARITHMETIC = {
 WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values"}
 TRANSLATIONS: Mapping[str, str] = {
     "actors.core.loading": "storage.loading",
-    "actors.core.unit": "storage.units",
+    "actors.core.to_rows": "storage.units",
 }
 """Where rows become facts and changes become rows: pure functions from and to the store's own values."""
 

@@ -7,7 +7,7 @@ import pytest
 from actors.core.advance import MOVES_MAX, Advanced
 from actors.core.draft import Draft
 from actors.core.reports import Report, decide_report
-from actors.core.unit import unit_of
+from actors.core.to_rows import unit_of
 from actors.errors import MoveRefused
 from actors.messages import (
     Archive,

@@ -15,17 +15,17 @@ from typing import Any, TypeVar
 
 import attrs
 
+from actors.core.admission import OPEN, Live
 from actors.core.advance import MOVES_MAX, Advanced, advance
 from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
-from actors.core.entry import Entry
-from actors.core.gates import OPEN, Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, late_spenders, needs_of
+from actors.core.prefetch import NOTHING_FOUND, Prefetched, late_spenders, needs_of
 from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
-from actors.core.unit import unit_of
+from actors.core.task_state import TaskState
+from actors.core.to_rows import unit_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
@@ -101,17 +101,17 @@ class World:
         self._watch(None)
         return self.state
 
-    def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Looked:
+    def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Prefetched:
         """The one reading of a turn."""
         late = late_spenders(self.state, [one.key for one in said if one.spent is not None])
         needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
-            return Looked()
-        found, looked = look_up(self.conn, self.state.company.company_id, needs)
+            return Prefetched()
+        found, prefetched = look_up(self.conn, self.state.company.company_id, needs)
         assert not [task for task in found.tasks if task.bad is not None]
         take_in(self.state, found.tasks, found.missing)
         self.guests.extend(task.record.id for task in found.tasks)
-        return looked
+        return prefetched
 
     def turn(
         self,
@@ -122,11 +122,11 @@ class World:
     ) -> list[Any]:
         """One turn: the answer to each message (a reply or its refusal), whether it was committed or undone."""
         said = [content for content in contents if isinstance(content, Report | Spending)]
-        looked = self.look([content for content in contents if isinstance(content, Message)], said)
+        prefetched = self.look([content for content in contents if isinstance(content, Message)], said)
         draft = Draft(self.state, self.now_ms)
-        answers = [self._decide_one(draft, content, looked) for content in contents]
+        answers = [self._decide_one(draft, content, prefetched) for content in contents]
         if advancing:
-            self.advanced = self.advance(draft, moves_max, looked)
+            self.advanced = self.advance(draft, moves_max, prefetched)
         draft.note_flips()
         if commit:
             self.commit(draft)
@@ -141,27 +141,33 @@ class World:
         self._watch(None)
         return answers
 
-    def _decide_one(self, draft: Draft, content: Message[Any] | Report | Spending, looked: Looked) -> Any:
+    def _decide_one(
+        self, draft: Draft, content: Message[Any] | Report | Spending, prefetched: Prefetched
+    ) -> Any:
         mark = draft.mark()
         answer: Any = None
         if isinstance(content, Report):
             self.slots.held.discard(content.key)  # a child that has returned holds no slot
-            answer = decide_report(draft, content, looked)
+            answer = decide_report(draft, content, prefetched)
         elif isinstance(content, Spending):
-            decide_spending(draft, content, looked)
+            decide_spending(draft, content, prefetched)
         else:
             try:
-                answer = decide(draft, content, looked)
+                answer = decide(draft, content, prefetched)
             except Refused as refusal:
                 draft.rollback(mark)
                 answer = refusal
         self._watch(draft)
         return answer
 
-    def advance(self, draft: Draft, moves_max: int = MOVES_MAX, looked: Looked = NOTHING_FOUND) -> Advanced:
+    def advance(
+        self, draft: Draft, moves_max: int = MOVES_MAX, prefetched: Prefetched = NOTHING_FOUND
+    ) -> Advanced:
         alive = frozenset((key.task, key.run, key.pos) for key in self.running)
         live = changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
-        return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max, looked=looked)
+        return advance(
+            draft, self.slots, live, host_id=self.host_id, moves_max=moves_max, prefetched=prefetched
+        )
 
     def commit(self, draft: Draft) -> None:
         """Write the unit, then act."""
@@ -257,7 +263,7 @@ class World:
     def give_up(self, task: str, node: str | None = None) -> None:
         self.fail(task, node, give_up=True)
 
-    def entry(self, task: str) -> Entry:
+    def entry(self, task: str) -> TaskState:
         """The task in memory; brought in if it was evicted."""
         self.look([_Named(task)])
         return self.state.entries[task]

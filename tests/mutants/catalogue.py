@@ -99,7 +99,7 @@ BOUNDS = "tests/cases/test_storage_bounds.py"
 SWEEP_BOUND = (
     f"{BOUNDS}::test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_everything_gets_its_turn"
 )
-NOMINAL = "tests/core/test_nominal.py"
+NOMINAL = "tests/core/test_recurrence.py"
 SCHEDULES = "tests/core/test_schedules.py"
 BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
@@ -258,8 +258,8 @@ BEGIN
         "an ask is answered before its commit",
         "5",
         "actors/runtime/company.py",
-        "            answer = Value(decide(draft, content, looked))\n",
-        "            answer = Value(decide(draft, content, looked))\n            envelope.answer(answer.value)\n",
+        "            answer = Value(decide(draft, content, prefetched))\n",
+        "            answer = Value(decide(draft, content, prefetched))\n            envelope.answer(answer.value)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(
@@ -333,7 +333,7 @@ BEGIN
     Mutant(
         "the result of an older attempt counts",
         "6",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None",
         "return node if node.status is NodeStatus.RUNNING else None",
         (LATE,),
@@ -644,7 +644,7 @@ BEGIN
     Mutant(
         "a pause lets new runs in",
         "gates",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "    if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):\n",
         "    if False:\n",
         (f"{COMMITS}[pause]", KEPT),
@@ -652,7 +652,7 @@ BEGIN
     Mutant(
         "a failed upstream is no gate",
         "gates",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "        lambda entry: not entry.admitted and entry.dead > 0,\n",
         "        lambda entry: False,\n",
         (WHY,),
@@ -796,7 +796,7 @@ BEGIN
     Mutant(
         "who does not fit holds up the line",
         "2",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "state.open.first() if room is None else state.open_by_need.first(room)",
         "state.open.first()",
         (f"{BUDGETS}::test_who_does_not_fit_holds_up_nobody_who_needs_less",),
@@ -978,7 +978,7 @@ BEGIN
     Mutant(
         "an attempt of an older run is taken for the newest one's",
         "6",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "    if entry.run is None or entry.run.number != key.run or entry.nodes is None",
         "    if entry.run is None or entry.nodes is None",
         (f"{COMES_LATE}[rerun, executing-a success]", f"{COMES_LATE}[rerun, executing-giving up]"),
@@ -1318,7 +1318,7 @@ BEGIN
     Mutant(
         "a fixed local time follows real time",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "        if self.fixed:\n",
         "        if False:\n",
         (f"{NOMINAL}::test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years",),
@@ -1326,7 +1326,7 @@ BEGIN
     Mutant(
         "an hour that comes twice is left out the second time",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "        if back:  #",
         "        if False:  #",
         (f"{NOMINAL}::test_on_the_days_on_which_clocks_change_a_search_of_every_minute_finds_the_same",),
@@ -1334,7 +1334,7 @@ BEGIN
     Mutant(
         "counting has no end",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "            if counted == limit:\n",
         "            if False:\n",
         (f"{NOMINAL}::test_counting_ends_at_its_limit_and_says_so",),
@@ -1342,7 +1342,7 @@ BEGIN
     Mutant(
         "all that was missed is caught up",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    slot = rule.after(now_ms)\n    low = now_ms + 1\n",
         "    slot = rule.after(record.due_ms or now_ms)\n    low = (record.next_ms or now_ms) + 1\n",
         (
@@ -1353,7 +1353,7 @@ BEGIN
     Mutant(
         "the misfire rule is not asked",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "(record.misfire is Misfire.SKIP and not on_time)",
         "False",
         (f"{TIME}::test_what_fell_due_while_nobody_ran_follows_the_misfire_rule_once",),
@@ -1361,7 +1361,7 @@ BEGIN
     Mutant(
         "whoever is a moment late has missed it",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "ON_TIME_MS = 60_000\n",
         "ON_TIME_MS = 0\n",
         (f"{SCHEDULES}::test_a_fire_that_is_less_than_a_minute_late_was_not_missed",),
@@ -1369,7 +1369,7 @@ BEGIN
     Mutant(
         "overlap is not asked",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    overlaps = overlapping and record.overlap is Overlap.SKIP\n",
         "    overlaps = False\n",
         (f"{SCHEDULES}::test_while_a_task_of_it_is_not_settled_the_next_fire_is_skipped_or_queued",),
@@ -1385,9 +1385,9 @@ BEGIN
     Mutant(
         "a run by hand moves the next fire",
         "time",
-        "actors/core/scheduling.py",
-        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n",
-        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n"
+        "actors/core/schedules/moves.py",
+        "    made = carry_out(draft, template_of(record.template), prefetched, Fire(record.name))\n",
+        "    made = carry_out(draft, template_of(record.template), prefetched, Fire(record.name))\n"
         "    draft.schedule(record, changed(record, next_ms=(record.next_ms or 0) + 60_000))\n",
         (
             f"{TIME}::test_run_now_moves_no_fire",
@@ -1397,7 +1397,7 @@ BEGIN
     Mutant(
         "jitter moves the nominal time",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "Fire(record.name, nominal, start_ms)",
         "Fire(record.name, start_ms or nominal, start_ms)",
         (f"{TIME}::test_jitter_near_a_clock_change_skips_no_day",),
@@ -1405,7 +1405,7 @@ BEGIN
     Mutant(
         "jitter is chance",
         "time",
-        "actors/core/schedules.py",
+        "actors/core/schedules/state.py",
         'zlib.crc32(identity.encode("utf-8")) //',
         "zlib.crc32(str(id(object())).encode()) //",
         (
@@ -1415,7 +1415,7 @@ BEGIN
     Mutant(
         "another cron ends the pause",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "        new = changed(old, **said, anchor_ms=draft.now_ms)\n",
         "        new = changed(old, **said, anchor_ms=draft.now_ms, paused_ms=None)\n",
         (
@@ -1426,7 +1426,7 @@ BEGIN
     Mutant(
         "what was missed under the old cron is forgotten",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "        return changed(old, missed=count, missed_ms=last)\n",
         "        return old\n",
         (
@@ -1436,7 +1436,7 @@ BEGIN
     Mutant(
         "another cron fires at once",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "due_ms=slot if rule.steady else following)\n",
         "due_ms=now_ms)\n",
         (f"{BY_STATE}::test_a_message_does_to_a_schedule_what_its_cell_says",),
@@ -1444,7 +1444,7 @@ BEGIN
     Mutant(
         "schedules of a paused company fire",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "    while draft.state.company.paused_ms is None:\n",
         "    while True:\n",
         (f"{SCHEDULES}::test_a_paused_company_holds_its_schedules_and_going_on_follows_the_misfire_rule",),
@@ -1452,7 +1452,7 @@ BEGIN
     Mutant(
         "a clock that goes back stops everything",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "    for record in schedules.ahead_of(draft.now_ms):\n",
         "    for record in schedules.ahead_of(draft.now_ms)[:0]:\n",
         (
@@ -1463,7 +1463,7 @@ BEGIN
     Mutant(
         "nobody looks which times have fired already",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    return first is not None and record.fired_to_ms is not None and first <= record.fired_to_ms\n",
         "    return False\n",
         (f"{SCHEDULES}::test_a_jump_there_and_back_again_leaves_every_date_its_one_fire",),
@@ -1487,7 +1487,7 @@ BEGIN
     Mutant(
         "a row that nobody can follow is never disabled",
         "time",
-        "actors/core/schedules.py",
+        "actors/core/schedules/state.py",
         "                self.unfit[name] = None\n",
         "                pass\n",
         (f"{TIME}::test_a_cron_that_can_never_fire",),
@@ -1519,7 +1519,7 @@ BEGIN
     Mutant(
         "a time before which it may not start holds nobody up",
         "time",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "        lambda entry: entry.early is not None,\n",
         "        lambda entry: False,\n",
         (
@@ -1547,7 +1547,7 @@ BEGIN
     Mutant(
         "a run at a gate keeps its slot",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        return Halt.APPROVAL if progress.reached else None\n",
         "        return None\n",
         (THREE_DAYS, f"{COMMITS}[gates]"),
@@ -1563,7 +1563,7 @@ BEGIN
     Mutant(
         "fail_fast waits for people",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        if progress is None or (self.task.fail_fast and progress.counts[NodeStatus.FAILED]):\n",
         "        if progress is None:\n",
         (f"{GATES}::test_under_fail_fast_a_gate_is_not_waited_for",),
@@ -1571,7 +1571,7 @@ BEGIN
     Mutant(
         "a gate is approved before it is reached",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "for p in entry.progress.reached if _spec(entry, p).name == message.gate",
         "for p in entry.progress.unsaid | entry.progress.idle if _spec(entry, p).name == message.gate",
         (f"{GATES}::test_a_gate_is_reached_only_when_all_before_it_have_succeeded",),
@@ -1595,7 +1595,7 @@ BEGIN
     Mutant(
         "step by step everything starts that is ready",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        return bool(ready) if self.task.mode is not Mode.STEP else self.run.step in ready\n",
         "        return bool(ready)\n",
         (f"{GATES}::test_a_run_that_goes_step_by_step_halts_before_each_node_and_next_lets_one_start",),
@@ -1619,7 +1619,7 @@ BEGIN
     Mutant(
         "only the judged node is done again",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    again = [*_reset_users(draft, entry, pos, message.feedback), pos]\n",
         "    again = [pos]\n",
         (LOOP,),
@@ -1627,7 +1627,7 @@ BEGIN
     Mutant(
         "what is done again is of the same generation",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    generation = node.generation + 1\n",
         "    generation = node.generation\n",
         (
@@ -1657,7 +1657,7 @@ BEGIN
     Mutant(
         "what works with a result that was sent back is left to it",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         '            draft.effects.append(CancelAttempt(attempt_key(entry, node), "superseded"))\n',
         "",
         (LOOP, f"{BACK}::test_a_live_attempt_at_a_user_is_superseded_and_runs_on_until_it_has_ended"),
@@ -1689,7 +1689,7 @@ BEGIN
     Mutant(
         "what is sent back keeps the tries that it used",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         'FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, ',
         "FRESH: dict[str, Any] = {",
         (f"{BACK}::test_tries_and_deaths_of_what_is_reset_are_forgotten_and_those_of_others_are_not",),
@@ -1697,7 +1697,7 @@ BEGIN
     Mutant(
         "a review may go round for ever",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    if node.send_backs >= limit:\n",
         "    if False:\n",
         (
@@ -1716,7 +1716,7 @@ BEGIN
     Mutant(
         "a new run keeps no results",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    kept = [node.pos for node in old if node.status is NodeStatus.SUCCEEDED and node.pos not in again]\n",
         "    kept: list[int] = []\n",
         (

@@ -10,7 +10,7 @@ from storage.units import GraphRow, InputsOf, UnitOfWork
 from storage.values import changed, names_of
 
 from .draft import Draft, StartAttempt
-from .entry import Change, Graph
+from .task_state import Change, Graph
 
 
 class _Rows:

@@ -26,7 +26,7 @@ class Standing(Enum):
     DEAD = "dead"
 
 
-class Entry:
+class TaskState:
     """One task in memory."""
 
     __slots__ = (
@@ -134,7 +134,7 @@ def halt_of(run: RunRecord) -> Halt | None:
     return next((halt for halt in Halt if halt.value == run.reason), None)
 
 
-def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
+def current_node(entry: TaskState, key: AttemptKey) -> NodeRecord | None:
     """The node that is running just this attempt."""
     if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:
         return None

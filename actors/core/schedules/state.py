@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
-from actors.nominal import TIME_MAX_MS, Every, Rule, cron_of
+from actors.recurrence import TIME_MAX_MS, Every, Rule, cron_of
 from storage.records import ScheduleRecord, ScheduleStatus
 from storage.values import changed
 
