@@ -87,6 +87,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "storage.values",
         "storage.codec",
         "storage.units",
+        "storage.writes",
         "storage.loading",
         "actors.core",
         *LEAVES,

@@ -15,7 +15,8 @@ from storage.values import value
 
 from .admission import Live, admissible, hold_gates
 from .budget import fits, limited, reserve
-from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
+from .draft import Draft
+from .effects import AttemptKey, CancelAttempt, EndAttempt, StartAttempt
 from .halting import halt_run, say_reached
 from .prefetch import NOTHING_FOUND, Prefetched
 from .schedules.moves import NONE_DUE, fire_due
@@ -113,8 +114,6 @@ def admit(draft: Draft, entry: TaskState) -> None:
         draft.add_nodes(
             entry, tuple(NodeRecord(seq, run, pos, spec.text) for pos, spec in enumerate(shape.nodes))
         )
-        if entry.task.depends_on:
-            draft.write("pin_upstreams", seq=seq)
     admitted = draft.now_ms if first else entry.run.admitted_ms
     draft.run(entry, status=RunStatus.RUNNING, slot=slot, admitted_ms=admitted)
     draft.event("run.admitted", entry, before=RunStatus.QUEUED, after=RunStatus.RUNNING, slot=slot)

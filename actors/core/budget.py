@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING
 from actors.states import IDS_SHOWN, Reason, ReasonKind
 from storage.records import CompanyRecord, EventRecord, Halt, Mode, NodeRecord, TaskRecord
 from storage.values import value
+from storage.writes import AttemptBooked, TaskBooked
 
 from .shape import spec_of
 from .task_state import TaskState, halt_of
 
 if TYPE_CHECKING:
-    from .draft import AttemptKey, Draft
+    from .draft import Draft
+    from .effects import AttemptKey
     from .state import CompanyState
 
 Account = CompanyRecord | TaskRecord
@@ -137,15 +139,6 @@ def halted_reason(state: CompanyState, entry: TaskState, names: tuple[str, ...],
 
 
 @value
-class Spending:
-    """What a live attempt has spent since it began, as far as it has said. ``node`` is the node's name."""
-
-    key: AttemptKey
-    spent: int
-    node: str | None = None
-
-
-@value
 class Booked:
     """What is booked of an attempt that has ended."""
 
@@ -181,15 +174,8 @@ def book_spending(draft: Draft, entry: TaskState, node: NodeRecord, spent: int) 
     estimate = spec_of(node.spec).estimate
     kept = max(0, estimate - spent)
     _book(draft, entry, spent - node.spent, max(0, estimate - node.spent) - kept)
-    draft.write(
-        "book_attempt",
-        seq=entry.task.seq,
-        run=node.run,
-        pos=node.pos,
-        number=node.attempts,
-        spent=spent,
-        reserved=kept,
-    )
+    where = (entry.task.seq, node.run, node.pos, node.attempts)
+    draft.writes.append(AttemptBooked(*where, spent=spent, reserved=kept))
     _say(draft, entry, node, spent, spent - node.spent, False)
     draft.node(entry, node.pos, spent=spent)
 
@@ -206,11 +192,9 @@ def book_late(draft: Draft, key: AttemptKey, spent: int, name: str | None, store
     if entry is not None and entry.readable and entry.task.seq == key.seq:
         _book_task(draft, entry, added, 0)
     else:
-        draft.write("book_task", seq=key.seq, added=added)
+        draft.writes.append(TaskBooked(key.seq, added))
     if not draft.attempt_spent(key, spent):
-        draft.write(
-            "book_attempt", seq=key.seq, run=key.run, pos=key.pos, number=key.number, spent=spent, reserved=0
-        )
+        draft.writes.append(AttemptBooked(*key[1:], spent=spent, reserved=0))
     draft.events.append(
         EventRecord(
             "attempt.spent",

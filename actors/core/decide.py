@@ -335,8 +335,7 @@ def _release(draft: Draft, entry: TaskState) -> Moved:
     if not entry.readable:
         text = f"is quarantined ({entry.quarantined}), and its rows still cannot be read: mend or Archive it"
         raise MoveRefused("Retry", entry.task.id, "quarantined", text, ("Archive",))
-    draft.quarantine(entry, None)
-    draft.write("delete_quarantine", seq=entry.task.seq)
+    draft.lift_quarantine(entry)
     draft.event("task.released", entry)
     if entry.run.status in (FAIL, OFF):
         _requeue(draft, entry, "retry")
@@ -354,9 +353,7 @@ def _rerun(draft: Draft, message: Rerun, _prefetched: Prefetched) -> Moved:
         return moved(entry)
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
     before = entry.run.status
-    draft.add_run(entry, run)
-    if message.payload_text is not None:
-        draft.write("set_run_payload", seq=entry.task.seq, number=run.number, payload=message.payload_text)
+    draft.add_run(entry, run, message.payload_text)
     draft.event("run.created", entry, before=before, after=Q, reason="rerun", carried=0)
     note_circle(draft, entry)
     return moved(entry)

@@ -9,6 +9,7 @@ from typing import Any
 from actors.errors import DependencyCycle, MoveRefused, TaskUnknown, UnknownGraph
 from actors.messages import Edit, Moved, Unset
 from storage.records import NodeStatus, RunStatus
+from storage.writes import NodePayloadsSet, PayloadSet, TitleSet
 
 from .budget import warn
 from .cycles import circle_through, recheck_cycles
@@ -38,9 +39,9 @@ def decide_edit(draft: Draft, message: Edit, prefetched: Prefetched) -> Moved:
     if not isinstance(message.depends_on, Unset):
         recheck_cycles(draft)
     if not isinstance(message.title, Unset):
-        draft.write("set_title", seq=entry.task.seq, title=message.title)
+        draft.writes.append(TitleSet(entry.task.seq, message.title))
     if "payload" in message.changes:
-        draft.write("set_payload", seq=entry.task.seq, payload=message.payload_text)
+        draft.writes.append(PayloadSet(entry.task.seq, message.payload_text))
         _raise_generations(draft, entry)
     draft.event("task.edited", entry, fields=sorted(message.changes))
     warn(draft, entry, before, entry.task)
@@ -106,7 +107,7 @@ def _shape_fields(draft: Draft, entry: TaskState, message: Edit) -> dict[str, An
     )
     shape = shape_of(shape_text(nodes))
     check_handlers(draft.state, shape)
-    draft.write("set_node_payloads", seq=entry.task.seq, node_payloads=node_payloads(nodes))
+    draft.writes.append(NodePayloadsSet(entry.task.seq, node_payloads(nodes)))
     return {"graph": None, "shape": shape.text}
 
 

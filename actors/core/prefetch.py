@@ -22,7 +22,7 @@ from actors.messages import (
 from storage.records import ScheduleRecord
 
 from .budget import Booked
-from .draft import AttemptKey
+from .effects import AttemptKey
 from .schedules.firing import ON_TIME_MS, Fired, needs_fired
 from .schedules.state import due_of
 from .schedules.template import template_of

@@ -12,11 +12,12 @@ from typing import Any
 
 from actors.messages import ATTEMPTS_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
-from storage.values import value
 
 from .advance import cancel_nodes, finish
-from .budget import Spending, book_late, book_spending, settle
-from .draft import AttemptKey, Draft, EndAttempt
+from .budget import book_late, book_spending, settle
+from .draft import Draft
+from .effects import EndAttempt
+from .inputs import Report, Spending
 from .prefetch import NOTHING_FOUND, Prefetched
 from .retry import backoff_s, due_ms
 from .shape import spec_of
@@ -26,31 +27,6 @@ UNCLEAN_MAX = 5
 """So many deaths of the process with a node executing and the node fails: it may be what kills the process."""
 
 _COUNTS = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED})
-
-
-@value
-class Report:
-    """What an attempt says of itself when it has ended.
-
-    ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked
-    to be tried again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was
-    left behind. ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
-    ``illegal_phase``: where it was when it made a move outside its table. ``node``: the node's name.
-    ``spent``: what it spent in all, if it was expected to or did. ``assumed``: it is not there to say that.
-    """
-
-    key: AttemptKey
-    end: AttemptEnd
-    result: str | None = None
-    error: str | None = None
-    give_up: bool = False
-    again_s: float | None = None
-    abandoned_after_s: float | None = None
-    bad_row: str | None = None
-    illegal_phase: str | None = None
-    node: str | None = None
-    spent: int | None = None
-    assumed: bool = False
 
 
 def decide_report(draft: Draft, report: Report, prefetched: Prefetched = NOTHING_FOUND) -> bool:

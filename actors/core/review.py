@@ -20,7 +20,8 @@ from storage.records import Halt, NodeRecord, NodeStatus, RunStatus
 from storage.values import changed
 
 from .advance import attempt_key
-from .draft import CancelAttempt, Draft, fresh_run
+from .draft import Draft, fresh_run
+from .effects import CancelAttempt
 from .halting import NAMES_SHOWN, names_of, resume_run
 from .shape import NodeSpec
 from .task_state import TaskState, halt_of
@@ -278,8 +279,7 @@ def _begin_from(
     again = {pos, *_users_of(entry, pos)}
     kept = [node.pos for node in old if node.status is NodeStatus.SUCCEEDED and node.pos not in again]
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
-    draft.add_run(entry, changed(run, admitted_ms=draft.now_ms))
-    draft.write("carry_run", seq=entry.task.seq, number=run.number, payload=payload)
+    draft.add_run(entry, changed(run, admitted_ms=draft.now_ms), payload, carried=True)
     draft.event("run.created", entry, before=before, after=RunStatus.QUEUED, reason=reason, carried=len(kept))
     draft.carry_nodes(entry, tuple(_born(node, run.number, anew=feedback is None) for node in old))
     for place in kept:

@@ -4,8 +4,8 @@ The actor holds one `CompanyState`. It knows every task whose newest run is unse
 ones that somebody waiting still needs; an upstream it does not know is either done or, if its id is in
 ``missing``, not there at all.
 
-`CompanyState.apply` and `CompanyState.undo` are the only ways in. Every `Change` has both ends, so a turn
-can be taken back. What is derived moves with the facts: a change touches the task and its dependents, never
+The moves of `actors.core.journal` are the only way in. Each has both ends, so a turn can be taken back. What is
+derived moves with the facts: a change touches the task and its dependents, never
 the backlog. Two counters per task say how many of its upstreams are unfinished and how many are dead
 (failed, stopped, archived, blocked …); a worklist carries a change of standing down the edges, however
 deep, without recursion.
@@ -13,10 +13,8 @@ deep, without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import ClassVar
 
 from actors.states import Reason, ReasonKind
 from storage.records import (
@@ -25,7 +23,6 @@ from storage.records import (
     NodeStatus,
     RunRecord,
     RunStatus,
-    ScheduleRecord,
     TaskRecord,
 )
 
@@ -35,8 +32,7 @@ from .order import NeedQueues, OpenQueue, order_key
 from .progress import Progress
 from .schedules.state import Schedules
 from .shape import Shape, layout_of, shape_of, spec_of
-from .task_state import Change, Flip, Graph, Standing, TaskState
-from .transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, check_move
+from .task_state import Flip, Graph, Standing, TaskState
 
 _TASK = -1
 """In the place of a node's position: the time before which the task itself may not start."""
@@ -75,6 +71,8 @@ class CompanyState:
         """Running runs with a gate that is reached, which has yet to be said."""
         self.flips: list[Flip] = []
         self.schedules = Schedules()
+        self.unseen: list[str] = []
+        """Tasks that the sweep has yet to derive anew."""
         self.looked_ms = 0
         """The clock at the last look; what was due by then has been woken."""
         self._due: list[Due] = []
@@ -168,39 +166,7 @@ class CompanyState:
 
     # --- changing -------------------------------------------------------------------------------------------
 
-    def apply(self, change: Change) -> None:
-        """Make the change; a move outside its table raises `IllegalMove` and changes nothing."""
-        self._check(change)
-        self._replace(change.kind, change.task, change.before, change.after)
-
-    def undo(self, change: Change) -> None:
-        """Take the change back. Changes must be undone in reverse order."""
-        self._replace(change.kind, change.task, change.after, change.before)
-
-    def _check(self, change: Change) -> None:
-        before, after = change.before, change.after
-        if isinstance(after, RunRecord):
-            same = isinstance(before, RunRecord) and before.number == after.number
-            old = before.status if same and isinstance(before, RunRecord) else None
-            if old is not after.status:
-                check_move("run", RUN_MOVES, lambda: f"{change.task}/{after.number}", old, after.status)
-        elif isinstance(after, NodeRecord):
-            was = before.status if isinstance(before, NodeRecord) else None
-            if was is not after.status:
-                check_move("node", NODE_MOVES, partial(_node_name, change.task, after), was, after.status)
-        elif change.kind in ("nodes", "carried") and isinstance(after, tuple):
-            for node in after:
-                check_move("node", NODE_MOVES, partial(_node_name, change.task, node), None, node.status)
-        elif isinstance(after, ScheduleRecord):
-            stood = before.status if isinstance(before, ScheduleRecord) else None
-            if stood is not after.status:
-                check_move("schedule", SCHEDULE_MOVES, lambda: change.task, stood, after.status)
-
-    def _replace(self, kind: str, task: str, before: object, after: object) -> None:
-        self._REPLACERS[kind](self, task, before, after)
-
-    def _replace_company(self, _task: str, _before: object, after: object) -> None:
-        assert isinstance(after, CompanyRecord)
+    def replace_company(self, after: CompanyRecord) -> None:
         before, self.company = self.company, after
         if before.budget is None and after.budget is None:
             return
@@ -217,42 +183,44 @@ class CompanyState:
             for task in self.open.head(len(self.open)):
                 self._note_open(self.entries[task])
 
-    def _replace_graph(self, name: str, _before: object, after: object) -> None:
-        if isinstance(after, Graph):
-            self.graphs[name] = after
-        else:
+    def replace_graph(self, name: str, after: Graph | None) -> None:
+        if after is None:
             del self.graphs[name]
+        else:
+            self.graphs[name] = after
         for task in sorted(self.by_graph.get(name, ())):
             self.refresh(self.entries[task], cause=task)
 
-    def _replace_task(self, task: str, before: object, after: object) -> None:
-        if isinstance(after, TaskRecord):
-            entry = self.entries.get(task)
-            if entry is None:
-                self._add(TaskState(after), newborn=True)
-                return
-            assert isinstance(before, TaskRecord)
-            if before.depends_on != after.depends_on:
-                self._unlink(task, before.depends_on)
-                entry.task = after
-                self._link(entry)
-            self._regraph(task, before.graph, after.graph)
-            entry.task = after
-            self.refresh(entry, cause=task)
-        else:
-            self._remove(self.entries[task])
+    def add_task(self, task: TaskRecord) -> None:
+        """A new task, whose run comes next."""
+        self._add(TaskState(task), newborn=True)
 
-    def _replace_run(self, task: str, before: object, after: object) -> None:
+    def remove_task(self, task: str) -> None:
+        self._remove(self.entries[task])
+
+    def replace_task(self, before: TaskRecord, after: TaskRecord) -> None:
+        task = after.id
         entry = self.entries[task]
-        if isinstance(before, RunRecord) and before.slot:
+        if before.depends_on != after.depends_on:
+            self._unlink(task, before.depends_on)
+            entry.task = after
+            self._link(entry)
+        self._regraph(task, before.graph, after.graph)
+        entry.task = after
+        self.refresh(entry, cause=task)
+
+    def replace_run(self, task: str, before: RunRecord | None, after: RunRecord | None) -> None:
+        """The task's newest run; ``None`` for one that is not there (yet, or any more)."""
+        entry = self.entries[task]
+        if before is not None and before.slot:
             del self.slots[before.slot]
-        entry.run = after if isinstance(after, RunRecord) else None
-        if entry.run is None:
+        entry.run = after
+        if after is None:
             return  # its birth is being undone: the task goes next
-        if entry.run.slot:
-            assert entry.run.slot not in self.slots, "two runs in one slot"
-            self.slots[entry.run.slot] = task
-        if entry.progress is not None and not entry.run.status.settled:
+        if after.slot:
+            assert after.slot not in self.slots, "two runs in one slot"
+            self.slots[after.slot] = task
+        if entry.progress is not None and not after.status.settled:
             self._note_due(entry)
         self.refresh(entry, cause=task)
 
@@ -263,17 +231,14 @@ class CompanyState:
         for pos, due in entry.progress.resting.items():
             heappush(self._due, (due, entry.task.id, entry.run.number, pos))
 
-    def _replace_nodes(self, task: str, _before: object, after: object) -> None:
-        """All nodes of a run at once: a first admission, or the next run that has none yet."""
+    def replace_nodes(self, task: str, nodes: tuple[NodeRecord, ...] | None) -> None:
+        """All nodes of the newest run at once; ``None`` if it has none (yet, or any more)."""
         entry = self.entries[task]
-        assert after is None or isinstance(after, tuple)
-        self.set_nodes(entry, after)
+        self.set_nodes(entry, nodes)
         self.refresh(entry, cause=task)
 
-    def _replace_node(self, task: str, before: object, after: object) -> None:
+    def replace_node(self, task: str, before: NodeRecord, after: NodeRecord) -> None:
         entry = self.entries[task]
-        assert isinstance(before, NodeRecord)
-        assert isinstance(after, NodeRecord)
         assert entry.nodes is not None
         assert entry.progress is not None
         entry.nodes[after.pos] = after
@@ -284,34 +249,17 @@ class CompanyState:
         if limited(self.company, entry.task) and entry.queued:
             self._note_open(entry)
 
-    def _replace_quarantine(self, task: str, _before: object, after: object) -> None:
+    def quarantine(self, task: str, why: str | None) -> None:
+        """``None``: it is quarantined no more."""
         entry = self.entries[task]
-        assert after is None or isinstance(after, str)
-        entry.quarantined = after
+        entry.quarantined = why
         self.refresh(entry, cause=task)
 
-    def _replace_cycle(self, task: str, _before: object, after: object) -> None:
+    def set_cycle(self, task: str, path: tuple[str, ...] | None) -> None:
+        """The circle of dependencies that the task is in, if it is in one."""
         entry = self.entries[task]
-        assert after is None or isinstance(after, tuple)
-        entry.cycle = after
+        entry.cycle = path
         self.refresh(entry, cause=task)
-
-    def _replace_schedule(self, name: str, _before: object, after: object) -> None:
-        assert after is None or isinstance(after, ScheduleRecord)
-        self.schedules.put(name, after)
-
-    _REPLACERS: ClassVar[dict[str, Callable[[CompanyState, str, object, object], None]]] = {
-        "company": _replace_company,
-        "graph": _replace_graph,
-        "task": _replace_task,
-        "run": _replace_run,
-        "cycle": _replace_cycle,
-        "nodes": _replace_nodes,
-        "carried": _replace_nodes,
-        "quarantine": _replace_quarantine,
-        "node": _replace_node,
-        "schedule": _replace_schedule,
-    }
 
     def set_nodes(self, entry: TaskState, nodes: Iterable[NodeRecord] | None) -> None:
         """Give the entry its nodes, as loaded or as just admitted."""
@@ -567,7 +515,3 @@ class CompanyState:
             self.ended.setdefault(task)
         else:
             self.ended.pop(task, None)
-
-
-def _node_name(task: str, node: NodeRecord) -> str:
-    return f"{task}/{node.run}/{node.pos}"

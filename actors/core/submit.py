@@ -18,6 +18,7 @@ from actors.errors import (
 from actors.messages import Gate, Node, Submit, SubmitMany, Submitted
 from storage.codec import encode
 from storage.records import TaskRecord
+from storage.writes import TaskTexts
 
 from .cycles import circle_through, find_cycle
 from .draft import Draft, fresh_run
@@ -148,16 +149,9 @@ def _submit(
         send_backs_max=message.send_backs_max,
         budget=message.budget,
     )
-    entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
-    draft.write(
-        "set_task_texts",
-        seq=seq,
-        title=message.title,
-        payload=message.payload_text,
-        node_payloads=node_payloads(nodes),
-        key=message.key,
-        content=content,
-    )
+    texts = TaskTexts(message.title, message.payload_text, node_payloads(nodes), message.key, content)
+    nominal_ms = None if fire is None else fire.nominal_ms
+    entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms), texts, nominal_ms)
     draft.note_submitted(task, message.key, content)
     draft.event(
         "task.submitted",
@@ -169,8 +163,6 @@ def _submit(
         goal=message.goal,
         depends_on=list(message.depends_on[:100]),
     )
-    if fire is not None:
-        draft.write("set_task_fire", seq=seq, schedule=fire.schedule, nominal_ms=fire.nominal_ms)
     if not_before_ms is not None:
         draft.event("task.scheduled", entry, not_before_ms=not_before_ms)
     return Submitted(task, seq, 1)

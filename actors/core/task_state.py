@@ -1,4 +1,4 @@
-"""One task in memory, and the units in which a company's facts change."""
+"""One task in memory, and what is derived of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .progress import Progress
 from .shape import Shape
 
 if TYPE_CHECKING:
-    from .draft import AttemptKey
+    from .effects import AttemptKey
 
 
 class Standing(Enum):
@@ -153,18 +153,6 @@ class Graph:
     shape: Shape
     payloads: str | None = None
     """JSON array of the nodes' payloads by position."""
-
-
-@value
-class Change:
-    """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be
-    nothing. "carried" are the nodes of a run that begins with the results of the one before it.
-    """
-
-    kind: str
-    task: str
-    before: object
-    after: object
 
 
 @value

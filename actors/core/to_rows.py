@@ -1,65 +1,136 @@
-"""From a draft to the rows it writes: changes of one row become one write, its last version."""
+"""From a draft to the rows it writes: moves of one row become one write, its last version."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, ScheduleRecord, TaskRecord
 from storage.units import GraphRow, InputsOf, UnitOfWork
-from storage.values import changed, names_of
+from storage.values import changed
+from storage.writes import (
+    ArchivedSet,
+    NotBeforeSet,
+    Released,
+    RunCarried,
+    RunPayloadSet,
+    SchedulePut,
+    ScheduleRemoved,
+    TaskFire,
+    TaskTexts,
+    Write,
+)
 
-from .draft import Draft, StartAttempt
-from .task_state import Change, Graph
+from .draft import Draft
+from .effects import StartAttempt
+from .journal import (
+    CompanyChanged,
+    CycleFound,
+    GraphChanged,
+    NodeChanged,
+    NodesCreated,
+    NodesLeft,
+    QuarantineLifted,
+    RunAdded,
+    RunChanged,
+    ScheduleChanged,
+    TaskAdded,
+    TaskChanged,
+)
+from .task_state import Graph
+
+NodeWithResult = tuple[NodeRecord, str | None]
 
 
 class _Rows:
-    """Rows by key, each with whether it is new and what it is in the end."""
+    """Rows by key, each as it is in the end; the keys of those that are new."""
 
     def __init__(self) -> None:
         self.company: CompanyRecord | None = None
         self.graphs: dict[str, Graph] = {}
-        self.tasks: dict[str, tuple[bool, TaskRecord]] = {}
+        self.new_tasks: dict[int, TaskTexts] = {}
+        self.tasks: dict[int, TaskRecord] = {}
         self.edges: dict[int, tuple[str, ...]] = {}
-        self.runs: dict[tuple[int, int], tuple[bool, RunRecord]] = {}
+        self.repinned: list[int] = []
+        self.not_before: dict[int, int | None] = {}
+        self.new_runs: set[tuple[int, int]] = set()
+        self.runs: dict[tuple[int, int], RunRecord] = {}
         self.slots: dict[tuple[int, int], int] = {}
         """The slots that runs had before the turn."""
-        self.nodes: dict[tuple[int, int, int], tuple[bool, NodeRecord]] = {}
-        self.not_before: dict[int, int | None] = {}
-        self.schedules: dict[int, ScheduleRecord | None] = {}
+        self.new_nodes: set[tuple[int, int]] = set()
+        """Runs whose nodes are new."""
         self.carried: set[tuple[int, int]] = set()
-        """Runs whose nodes begin as those of the run before."""
-        self.repinned: list[int] = []
+        """Runs whose nodes are new, and begin as those of the run before."""
+        self.nodes: dict[tuple[int, int, int], NodeRecord] = {}
+        self.pins: list[int] = []
+        self.schedules: dict[int, ScheduleRecord | None] = {}
+        self.writes: list[Write] = []
 
-    def take(self, change: Change) -> None:
-        before, after = change.before, change.after
-        if isinstance(after, CompanyRecord):
-            self.company = after
-        elif isinstance(after, Graph):
-            self.graphs[after.name] = after
-        elif isinstance(after, TaskRecord):
-            self._take_task(before, after)
-        elif isinstance(after, RunRecord):
-            self._take_run(before, after)
-        elif isinstance(after, NodeRecord):
-            where = (after.seq, after.run, after.pos)
-            self.nodes[where] = (self.nodes.get(where, (False, after))[0], after)
-        elif change.kind in ("nodes", "carried") and isinstance(after, tuple):
-            for node in after:
-                self.nodes[(node.seq, node.run, node.pos)] = (True, node)
-                if change.kind == "carried":
-                    self.carried.add((node.seq, node.run))
-        elif isinstance(after, ScheduleRecord):
-            self.schedules[after.seq] = after
-        elif change.kind == "schedule" and isinstance(before, ScheduleRecord):
-            self.schedules[before.seq] = None
+    def take_company(self, move: CompanyChanged) -> None:
+        self.company = move.after
 
-    def _take_run(self, before: object, after: RunRecord) -> None:
-        key = (after.seq, after.number)
-        same = isinstance(before, RunRecord) and before.number == after.number
-        if key not in self.runs and isinstance(before, RunRecord) and same:
-            self.slots[key] = before.slot
-        self.runs[key] = (not same or self.runs.get(key, (False, after))[0], after)
+    def take_graph(self, move: GraphChanged) -> None:
+        self.graphs[move.after.name] = move.after
+
+    def take_new_task(self, move: TaskAdded) -> None:
+        task = move.after
+        self.new_tasks[task.seq] = move.texts
+        self.tasks[task.seq] = task
+        if task.depends_on:
+            self.edges[task.seq] = task.depends_on
+        if task.not_before_ms is not None:
+            self.not_before[task.seq] = task.not_before_ms
+        if task.schedule is not None:
+            self.writes.append(TaskFire(task.seq, task.schedule, move.nominal_ms))
+
+    def take_task(self, move: TaskChanged) -> None:
+        before, task = move.before, move.after
+        self.tasks[task.seq] = task
+        if task.depends_on != before.depends_on:
+            self.edges[task.seq] = task.depends_on
+            if task.seq not in self.new_tasks:
+                self.repinned.append(task.seq)
+        if task.not_before_ms != before.not_before_ms:
+            self.not_before[task.seq] = task.not_before_ms
+
+    def take_new_run(self, move: RunAdded) -> None:
+        run = move.after
+        self.new_runs.add((run.seq, run.number))
+        self.runs[run.seq, run.number] = run
+        if move.carried:
+            self.writes.append(RunCarried(run.seq, run.number, move.payload))
+        elif move.payload is not None:
+            self.writes.append(RunPayloadSet(run.seq, run.number, move.payload))
+
+    def take_run(self, move: RunChanged) -> None:
+        key = (move.after.seq, move.after.number)
+        if key not in self.runs:
+            self.slots[key] = move.before.slot
+        self.runs[key] = move.after
+
+    def take_new_nodes(self, move: NodesCreated) -> None:
+        for node in move.nodes:
+            self.nodes[node.seq, node.run, node.pos] = node
+        (self.carried if move.carried else self.new_nodes).add((move.seq, move.run))
+        if move.pins:
+            self.pins.append(move.seq)
+
+    def take_node(self, move: NodeChanged) -> None:
+        node = move.after
+        self.nodes[node.seq, node.run, node.pos] = node
+
+    def take_release(self, move: QuarantineLifted) -> None:
+        self.writes.append(Released(move.seq))
+
+    def take_schedule(self, move: ScheduleChanged) -> None:
+        if move.after is not None:
+            self.schedules[move.after.seq] = move.after
+        elif move.before is not None:
+            self.schedules[move.before.seq] = None
+
+    def take_nothing(self, move: NodesLeft | CycleFound) -> None:
+        """It changes no row."""
 
     def freed(self) -> list[RunRecord]:
         """Runs that gave up the slot they had and took another: in between they are queued, or two of them
@@ -67,27 +138,34 @@ class _Rows:
         """
         return [
             changed(run, status=RunStatus.QUEUED, slot=0)
-            for key, (_, run) in self.runs.items()
+            for key, run in self.runs.items()
             if run.slot and self.slots.get(key, 0) not in (0, run.slot)
         ]
 
-    def _take_task(self, before: object, after: TaskRecord) -> None:
-        is_new = before is None or self.tasks.get(after.id, (False, after))[0]
-        self.tasks[after.id] = (is_new, after)
-        old = before.depends_on if isinstance(before, TaskRecord) else ()
-        if after.depends_on != old:
-            self.edges[after.seq] = after.depends_on
-            if not is_new:
-                self.repinned.append(after.seq)
-        if after.not_before_ms != (before.not_before_ms if isinstance(before, TaskRecord) else None):
-            self.not_before[after.seq] = after.not_before_ms
+
+_TAKE: Mapping[type, Callable[[_Rows, Any], None]] = MappingProxyType(
+    {
+        CompanyChanged: _Rows.take_company,
+        GraphChanged: _Rows.take_graph,
+        TaskAdded: _Rows.take_new_task,
+        TaskChanged: _Rows.take_task,
+        RunAdded: _Rows.take_new_run,
+        RunChanged: _Rows.take_run,
+        NodesCreated: _Rows.take_new_nodes,
+        NodesLeft: _Rows.take_nothing,
+        NodeChanged: _Rows.take_node,
+        QuarantineLifted: _Rows.take_release,
+        CycleFound: _Rows.take_nothing,
+        ScheduleChanged: _Rows.take_schedule,
+    }
+)
 
 
 def unit_of(draft: Draft) -> UnitOfWork:
     """Everything the draft changes, as one unit of work under the company's epoch."""
     rows = _Rows()
-    for change in draft.changes:
-        rows.take(change)
+    for move in draft.journal:
+        _TAKE[type(move)](rows, move)
     company = draft.state.company
     unit = UnitOfWork(
         company_id=company.company_id,
@@ -95,77 +173,63 @@ def unit_of(draft: Draft) -> UnitOfWork:
         epoch=company.epoch,
         due_ms=draft.state.next_due_ms(),
         company=rows.company,
+        pins=rows.pins,
         events=tuple(draft.events),
+        writes=[*draft.writes, *rows.writes],
     )
     # most turns have no rows of most kinds
     if rows.graphs:
         unit.graphs = [GraphRow(g.name, g.version, g.shape.text, g.payloads) for g in rows.graphs.values()]
-    if rows.tasks or draft.extra:
+    if rows.tasks:
         _take_tasks(unit, draft, rows)
     if rows.schedules:
-        unit.writes = [*unit.writes, *map(_schedule_write, rows.schedules.items())]
+        unit.writes = [*unit.writes, *map(_schedule, rows.schedules.items())]
     if rows.runs:
-        unit.new_runs = tuple([run for is_new, run in rows.runs.values() if is_new])
-        unit.runs = (*rows.freed(), *[run for is_new, run in rows.runs.values() if not is_new])
+        unit.new_runs = [run for key, run in rows.runs.items() if key in rows.new_runs]
+        unit.runs = [*rows.freed(), *[run for key, run in rows.runs.items() if key not in rows.new_runs]]
     if rows.nodes:
-        unit.new_nodes = _nodes(draft, rows, new=True)
-        unit.nodes = _nodes(draft, rows, new=False)
-        if rows.carried:
-            both = unit.new_nodes
-            unit.new_nodes = [row for row in both if (row[0].seq, row[0].run) not in rows.carried]
-            unit.carried = [row for row in both if (row[0].seq, row[0].run) in rows.carried]
+        _take_nodes(unit, draft, rows)
     if draft.attempts:
-        unit.begun = tuple([attempt for attempt in draft.attempts if attempt.end is None])
-        unit.ended = tuple([attempt for attempt in draft.attempts if attempt.end is not None])
-        unit.inputs = tuple(
-            [
-                InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after, effect.upstream)
-                for effect in draft.effects
-                if isinstance(effect, StartAttempt)
-            ]
-        )
+        _take_attempts(unit, draft)
     return unit
 
 
 def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
-    """What the turn does to tasks, and what else it writes."""
-    texts: dict[int, Mapping[str, Any]] = {}
-    pins: list[int] = []
-    writes: list[tuple[str, Mapping[str, Any]]] = []
-    for write in draft.extra:
-        if write.statement == "set_task_texts":
-            texts[write.params["seq"]] = write.params
-        elif write.statement == "pin_upstreams":
-            pins.append(write.params["seq"])
-        else:
-            writes.append((write.statement, write.params))
-    tasks = [task for is_new, task in rows.tasks.values() if not is_new]
-    unreadable = [task for task in tasks if not draft.state.entries[task.id].readable]
-    writes += [("set_not_before", {"seq": seq, "not_before_ms": ms}) for seq, ms in rows.not_before.items()]
-    writes += [("archive_task", {"seq": t.seq, "archived_ms": t.archived_ms}) for t in unreadable]
-    unit.new_tasks = [(task, texts[task.seq]) for is_new, task in rows.tasks.values() if is_new]
-    unit.tasks = [task for task in tasks if task not in unreadable]
+    unit.new_tasks = [(rows.tasks[seq], texts) for seq, texts in rows.new_tasks.items()]
+    old = [task for seq, task in rows.tasks.items() if seq not in rows.new_tasks]
+    unit.tasks = [task for task in old if draft.state.entries[task.id].readable]
+    unreadable = [task for task in old if not draft.state.entries[task.id].readable]
     unit.edges, unit.repinned = list(rows.edges.items()), rows.repinned
-    unit.pins, unit.writes = pins, writes
+    unit.writes = [
+        *unit.writes,
+        *[NotBeforeSet(seq, due_ms) for seq, due_ms in rows.not_before.items()],
+        *[ArchivedSet(task.seq, task.archived_ms) for task in unreadable],
+    ]
 
 
-def _schedule_write(row: tuple[int, ScheduleRecord | None]) -> tuple[str, Mapping[str, Any]]:
-    """What is wrong in a row that cannot be trusted stays as it is."""
+def _schedule(row: tuple[int, ScheduleRecord | None]) -> Write:
     seq, record = row
-    if record is None:
-        return "delete_schedule", {"seq": seq}
-    if record.bad is not None:
-        return "hold_schedule", {"seq": seq, "paused_ms": record.paused_ms, "disabled": record.disabled}
-    fields = {name: getattr(record, name) for name in names_of(ScheduleRecord) if name != "bad"}
-    return "put_schedule", {**fields, "overlap": record.overlap.value, "misfire": record.misfire.value}
+    return ScheduleRemoved(seq) if record is None else SchedulePut(record)
 
 
-def _nodes(draft: Draft, rows: _Rows, *, new: bool) -> tuple[tuple[NodeRecord, str | None], ...]:
+def _take_nodes(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
+    """Each with the result that was accepted of it."""
     results = draft.results
-    return tuple(
-        [
-            (node, results.get((node.seq, node.run, node.pos)) if results else None)
-            for is_new, node in rows.nodes.values()
-            if is_new is new
-        ]
-    )
+    new: list[NodeWithResult] = []
+    carried: list[NodeWithResult] = []
+    old: list[NodeWithResult] = []
+    for where, node in rows.nodes.items():
+        run = where[:2]
+        kind = carried if run in rows.carried else new if run in rows.new_nodes else old
+        kind.append((node, results.get(where)))
+    unit.new_nodes, unit.carried, unit.nodes = new, carried, old
+
+
+def _take_attempts(unit: UnitOfWork, draft: Draft) -> None:
+    unit.begun = [attempt for attempt in draft.attempts if attempt.end is None]
+    unit.ended = [attempt for attempt in draft.attempts if attempt.end is not None]
+    unit.inputs = [
+        InputsOf(effect.key.seq, effect.key.run, effect.key.pos, effect.spec.after, effect.upstream)
+        for effect in draft.effects
+        if isinstance(effect, StartAttempt)
+    ]

@@ -23,9 +23,8 @@ from typing import Any, Protocol
 
 import trio
 
-from actors.core.budget import Spending
-from actors.core.draft import StartAttempt
-from actors.core.reports import Report
+from actors.core.effects import StartAttempt
+from actors.core.inputs import Report, Spending
 from actors.core.transitions import Phase
 from actors.errors import GiveUp, IllegalMove, InvalidSpend, RetryAfter
 from actors.handlers import Context, Handler

@@ -6,7 +6,7 @@ import json
 import sqlite3
 
 from actors.core.budget import Booked
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.core.loading import check_texts
 from actors.core.prefetch import Needs, Prefetched
 from actors.core.schedules.firing import FIRED_MAX, Fired

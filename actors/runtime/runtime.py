@@ -23,8 +23,7 @@ import trio
 
 from actors.commands import clear_inputs
 from actors.core.admission import Live
-from actors.core.budget import Spending
-from actors.core.reports import Report
+from actors.core.inputs import Report, Spending
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS
 from actors.handlers import Handler, freeze

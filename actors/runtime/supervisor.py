@@ -21,6 +21,7 @@ import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
 from actors.core.schedules.state import schedule_of
+from actors.core.turn import BadRow, TurnFailed
 from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
@@ -29,7 +30,7 @@ from storage.records import EventRecord
 from storage.statements import SQL
 
 from . import recovery
-from .company import CompanyActor, Crash
+from .company import CompanyActor
 from .describe import describe
 from .mailbox import Envelope, Mailbox, Sweep
 from .wall import WallWatch
@@ -254,10 +255,10 @@ class Supervisor:
     async def _crashed(self, cell: Cell, error: Exception) -> None:
         """Write down the crash, set aside a task or a schedule that caused two in a row, and rest."""
         cell.actor, cell.careful = None, True
-        cause = error.cause if isinstance(error, Crash) else error
-        about = error.about if isinstance(error, Crash) else None
+        cause = error.cause if isinstance(error, TurnFailed) else error
+        about = error.about if isinstance(error, TurnFailed) else None
         text = describe(cause)
-        bad_row = isinstance(cause, recovery.BadRow)
+        bad_row = isinstance(cause, BadRow)
         again = about is not None and (about == cell.last_about or bad_row)
         cell.last_about = None if again else about
         task = None if about is None or schedule_of(about) is not None else about
@@ -330,7 +331,7 @@ class Supervisor:
         if row is None or row[1]:
             return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
-        if isinstance(cause, recovery.BadRow):
+        if isinstance(cause, BadRow):
             why = clean_text(str(cause))
         unit = recovery.Quarantine(name, task, row[0], why, shown, self._runtime.now_ms())
         committed, events = await self._runtime.database.writer.commit(unit)

@@ -151,7 +151,7 @@ async def a_scene(
             raise ZeroDivisionError("a mistake of ours")
         return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     handlers = {"work": scene.work, "after": scene.after}
     async with a_host(path, handlers, executions_max=2, stop_grace_s=GRACE_S, idle_s=1.0) as scene.runtime:
         try:

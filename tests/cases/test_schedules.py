@@ -315,7 +315,7 @@ async def test_a_pause_is_never_forgotten(
             raise ZeroDivisionError("a mistake of ours")
         return reply
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
 
     async def nothing_started(runtime: Runtime) -> None:
         await trio.sleep(61)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.core.draft import Draft
 from actors.core.loading import check_texts, state_of
 from actors.core.state import CompanyState
 from actors.core.task_state import Standing
@@ -28,14 +27,11 @@ NEEDS_NO_REASON = {
 def watch(world: World) -> None:
     """From now on compare after every step."""
 
-    def step(draft: Draft | None) -> None:
-        check_against_oracle(world, draft)
-
-    world.watchers.append(step)
-    check_against_oracle(world, None)
+    world.watchers.append(lambda: check_against_oracle(world))
+    check_against_oracle(world)
 
 
-def check_against_oracle(world: World, draft: Draft | None = None) -> None:
+def check_against_oracle(world: World) -> None:
     """Everything that memory has derived is what the definitions say of the facts."""
     state, now_ms = world.state, world.now_ms
     state.wake_due(now_ms)

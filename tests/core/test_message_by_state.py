@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from actors.core.decide import AGAIN_REFUSALS, HALT_REFUSALS, REFUSALS
-from actors.core.reports import Report
+from actors.core.inputs import Report
 from actors.errors import MoveRefused
 from actors.messages import (
     Approve,

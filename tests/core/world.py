@@ -1,6 +1,6 @@
 """One company as its actor treats it, without the actor: rows in a database in memory, facts in a `CompanyState`.
 
-A `World` makes turns as the actor makes them (look, decide, advance, commit, evict), plays the handlers, and can be
+A `World` makes turns as the actor makes them (look, `turn`, commit, evict), plays the handlers, and can be
 told to refuse a unit or to load everything anew. Nothing waits and nothing runs beside it: time is a number.
 """
 
@@ -17,15 +17,14 @@ import attrs
 
 from actors.core.admission import OPEN, Live
 from actors.core.advance import MOVES_MAX, Advanced, advance
-from actors.core.budget import Spending
-from actors.core.decide import decide
-from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
+from actors.core.draft import Draft
+from actors.core.effects import AttemptKey, CancelAttempt, StartAttempt
+from actors.core.inputs import Input, Report, Said, Spending
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.prefetch import NOTHING_FOUND, Prefetched, late_spenders, needs_of
-from actors.core.reports import Report, decide_report, decide_spending
+from actors.core.prefetch import Prefetched, late_spenders, needs_of
 from actors.core.state import CompanyState
 from actors.core.task_state import TaskState
-from actors.core.to_rows import unit_of
+from actors.core.turn import Host, Turn, turn
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
@@ -80,7 +79,7 @@ class World:
         """Tasks that are in memory only because a message named them."""
         self.events: list[EventRecord] = []
         """Everything that was committed, oldest first."""
-        self.watchers: list[Callable[[Draft | None], None]] = []
+        self.watchers: list[Callable[[], None]] = []
         """Called after each message, each turn, each undoing and each loading."""
         with writing(self.conn):
             (self.host_id,) = self.conn.execute(
@@ -98,7 +97,7 @@ class World:
             company = claim_company(self.conn, self.name)
         self.state = state_of(load_company(self.conn, company, check_texts), self.handlers)
         self.state.wake_due(self.now_ms)
-        self._watch(None)
+        self._watch()
         return self.state
 
     def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Prefetched:
@@ -123,79 +122,63 @@ class World:
         """One turn: the answer to each message (a reply or its refusal), whether it was committed or undone."""
         said = [content for content in contents if isinstance(content, Report | Spending)]
         prefetched = self.look([content for content in contents if isinstance(content, Message)], said)
-        draft = Draft(self.state, self.now_ms)
-        answers = [self._decide_one(draft, content, prefetched) for content in contents]
-        if advancing:
-            self.advanced = self.advance(draft, moves_max, prefetched)
-        draft.note_flips()
-        if commit:
-            self.commit(draft)
-            self._forget(draft)
-        else:
-            unit_of(draft)
-            for change in reversed(draft.changes):
-                self.state.undo(change)
-            self.slots.held = set(self.running)
-            self._watch(draft)
-            return answers
-        self._watch(None)
-        return answers
-
-    def _decide_one(
-        self, draft: Draft, content: Message[Any] | Report | Spending, prefetched: Prefetched
-    ) -> Any:
-        mark = draft.mark()
-        answer: Any = None
-        if isinstance(content, Report):
-            self.slots.held.discard(content.key)  # a child that has returned holds no slot
-            answer = decide_report(draft, content, prefetched)
-        elif isinstance(content, Spending):
-            decide_spending(draft, content, prefetched)
-        else:
-            try:
-                answer = decide(draft, content, prefetched)
-            except Refused as refusal:
-                draft.rollback(mark)
-                answer = refusal
-        self._watch(draft)
-        return answer
-
-    def advance(
-        self, draft: Draft, moves_max: int = MOVES_MAX, prefetched: Prefetched = NOTHING_FOUND
-    ) -> Advanced:
-        alive = frozenset((key.task, key.run, key.pos) for key in self.running)
-        live = changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
-        return advance(
-            draft, self.slots, live, host_id=self.host_id, moves_max=moves_max, prefetched=prefetched
+        for one in said:
+            if isinstance(one, Report):
+                self.slots.held.discard(one.key)  # a child that has returned holds no slot
+        made = turn(
+            self.state,
+            self._inputs(contents),
+            self.now_ms,
+            self.slots,
+            self._host,
+            prefetched=prefetched,
+            moves_max=moves_max if advancing else 0,
         )
+        if advancing:
+            self.advanced = made.advanced
+        if commit:
+            self._commit(made)
+        else:
+            made.undo()
+            self.slots.held = set(self.running)
+        self._watch()
+        return list(made.answers)
 
-    def commit(self, draft: Draft) -> None:
-        """Write the unit, then act."""
-        if not draft.empty:
-            unit = unit_of(draft)
+    def _inputs(self, contents: Iterable[Message[Any] | Report | Spending]) -> Iterator[Input]:
+        """The inputs of a turn; each is followed by a look at what it has done."""
+        for content in contents:
+            yield Said(content) if isinstance(content, Message) else content
+            self._watch()
+
+    @property
+    def _host(self) -> Host:
+        alive = frozenset((key.task, key.run, key.pos) for key in self.running)
+        return Host(self.host_id, changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None)))
+
+    def advance(self, draft: Draft) -> Advanced:
+        """All moves of a draft of the test's own."""
+        return advance(draft, self.slots, self._host.live, host_id=self.host_id)
+
+    def _commit(self, made: Turn) -> None:
+        """Write the unit, act, and forget what is over."""
+        if made.unit is not None:
             with writing(self.conn):
-                unit(self.conn)
-        self.events.extend(draft.events)
-        for effect in draft.effects:
+                made.unit(self.conn)
+        self.events.extend(made.events)
+        for effect in made.effects:
             if isinstance(effect, StartAttempt):
                 self.running[effect.key] = effect
             elif isinstance(effect, CancelAttempt):
                 self.cancelled.append(effect)
-            elif isinstance(effect, EndAttempt):
+            else:
                 self.running.pop(effect.key, None)
                 self.slots.held.discard(effect.key)
-
-    def _forget(self, draft: Draft) -> None:
-        for task in self.guests:
-            self.state.evict(task)
+        made.evict(self.guests)
         self.guests.clear()
-        for change in draft.changes:
-            if change.kind in ("run", "task"):
-                self.state.evict(change.task)
 
-    def _watch(self, draft: Draft | None) -> None:
+    def _watch(self) -> None:
         for watcher in self.watchers:
-            watcher(draft)
+            watcher()
 
     # --- in a test's words ----------------------------------------------------------------------------------------
 

@@ -258,8 +258,8 @@ BEGIN
         "an ask is answered before its commit",
         "5",
         "actors/runtime/company.py",
-        "            answer = Value(decide(draft, content, prefetched))\n",
-        "            answer = Value(decide(draft, content, prefetched))\n            envelope.answer(answer.value)\n",
+        "            made = self._decide(taken, prefetched, slots)\n",
+        "            made = self._decide(taken, prefetched, slots)\n            self._answer(taken, made)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(
@@ -490,10 +490,9 @@ BEGIN
         "an event comes before its commit",
         "10",
         "actors/runtime/company.py",
-        "            committed = await self._commit(turn, slots)\n",
-        "            assert turn.draft is not None\n"
-        "            self.around.published(self.name, tuple(turn.draft.events), Committed(0, 0, ()))\n"
-        "            committed = await self._commit(turn, slots)\n",
+        "            committed = await self._commit(taken, made, slots)\n",
+        "            self.around.published(self.name, tuple(made.events), Committed(0, 0, ()))\n"
+        "            committed = await self._commit(taken, made, slots)\n",
         (f"{FENCES}::test_nothing_is_said_before_it_is_durable",),
     ),
     Mutant(
@@ -893,7 +892,7 @@ BEGIN
         "a message that cannot be looked up is forgotten",
         "9",
         "actors/runtime/company.py",
-        "            self._blame(turn, guilty, error)\n",
+        "            self._blame(taken, guilty, error)\n",
         "            pass\n",
         (
             f"{CRASHES}[what to load-executing]",
@@ -904,7 +903,7 @@ BEGIN
         "a message that cannot be looked up is taken again for ever",
         "9",
         "actors/runtime/company.py",
-        "            guilty = turn.envelopes[0] if ours and self._alone and messages else None\n",
+        "            guilty = taken.envelopes[0] if ours and self.search and messages else None\n",
         "            guilty = None\n",
         (NOT_LOOKED_UP,),
     ),
@@ -912,8 +911,8 @@ BEGIN
         "an end that is durable is told again as late",
         "10",
         "actors/runtime/company.py",
-        "            for effect in turn.draft.effects if turn.draft is not None else ():\n",
-        "            for effect in ():\n",
+        "            for effect in made.effects:\n                if isinstance(effect, EndAttempt)",
+        "            for effect in ():\n                if isinstance(effect, EndAttempt)",
         (f"{CRASHES}[publish-reporting]", f"{CRASHES}[finish-cancelling]"),
     ),
     Mutant(
@@ -1298,7 +1297,7 @@ BEGIN
     Mutant(
         "a long backlog is looked at in one go",
         "8",
-        "actors/runtime/recovery.py",
+        "actors/core/healing.py",
         "    for _ in range(min(len(unseen), LOOKED_MAX)):\n",
         "    for _ in range(len(unseen)):\n",
         (SWEEP_BOUND,),
@@ -1673,7 +1672,7 @@ BEGIN
     Mutant(
         "the sweep does not ask who is superseded",
         "people",
-        "actors/runtime/recovery.py",
+        "actors/core/healing.py",
         '    draft.effects.extend(CancelAttempt(key, "superseded") for key in superseded_attempts(state))\n',
         "",
         (f"{MADE_UP_FOR}[the sweep]",),

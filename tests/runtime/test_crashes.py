@@ -87,7 +87,7 @@ def bugs(monkeypatch: pytest.MonkeyPatch) -> Bugs:
             made.hits += 1
             raise Bug(f"about {entry.task.id}")
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     monkeypatch.setattr("actors.core.advance.admit", bad_admit)
     return made
 
@@ -385,7 +385,7 @@ async def test_a_task_that_goes_on_crashing_its_actor_when_it_is_set_aside_parks
             raise Bug("it cannot be booked")
         return decide_report(draft, report, *more)
 
-    monkeypatch.setattr("actors.runtime.company.decide_report", bad_decide_report)
+    monkeypatch.setattr("actors.core.turn.decide_report", bad_decide_report)
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="bad"))

@@ -202,7 +202,7 @@ async def crashed(path: Path, patch: pytest.MonkeyPatch) -> None:
             raise ZeroDivisionError("a mistake of ours")
         return reply
 
-    patch.setattr("actors.runtime.company.decide", bad_decide)
+    patch.setattr("actors.core.turn.decide", bad_decide)
     async with a_host(path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))

@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from actors import Context, ReasonKind, SetLimits, Stop, Submit, SubmitMany, WorkState
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.runtime.attempts import AttemptRef, Registry
 from actors.runtime.slots import Slots, TurnSlots
 from tests.runtime.support import Gated, GatedConnection, Wrapper, a_host, a_node, a_task, idle, settled

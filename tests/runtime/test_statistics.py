@@ -99,7 +99,7 @@ async def test_every_gauge_shows_what_it_is_named_for(
             raise ZeroDivisionError("a mistake of ours")
         return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     handlers: dict[str, Handler] = {"work": work, "deaf": deaf, "waits": waits}
     options: dict[str, Any] = {"executions_max": SLOTS, "stop_grace_s": 0, "idle_s": 3_600, "wrap": wrapper}
     async with a_host(db_path, handlers, **options) as runtime:

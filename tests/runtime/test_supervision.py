@@ -80,7 +80,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
             raise ZeroDivisionError("a mistake of ours")
         return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     return made
 
 
