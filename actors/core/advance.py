@@ -14,7 +14,8 @@ from storage.records import AttemptRecord, Mode, NodeRecord, NodeStatus, RunStat
 from storage.values import value
 
 from .admission import Live, admissible, hold_gates
-from .budget import fits, limited, reserve
+from .booking import reserve
+from .budget import fits, limited
 from .draft import Draft
 from .effects import AttemptKey, CancelAttempt, EndAttempt, StartAttempt
 from .halting import halt_run, say_reached

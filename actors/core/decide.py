@@ -1,8 +1,8 @@
 """What each message does: state + message + now → moves and a reply. No await, no clock, no input or output.
 
 A refusal is raised as a `Refused` error; the caller takes the draft back to where it was before the
-message. The refusals that depend on where the newest run stands are one table, `REFUSALS`; the messages'
-own functions do the rest.
+message. The refusals that depend on where the newest run stands are tables in `actors.core.refusals`; the
+messages' own functions do the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from actors.errors import MoveRefused, TaskUnknown
+from actors.errors import MoveRefused
 from actors.messages import (
     Approve,
     Archive,
@@ -47,14 +47,16 @@ from actors.messages import (
     Unpause,
     Unset,
 )
-from storage.records import CompanyRecord, Halt, Mode, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.records import CompanyRecord, Mode, NodeStatus, RunStatus, TaskRecord
 
 from .advance import cancel_nodes, finish, skip_pending
-from .budget import cannot_go_on, is_halted_on_budget, is_short, next_estimates, warn
+from .booking import warn
+from .budget import cannot_go_on, is_short, next_estimates
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
 from .prefetch import Prefetched
+from .refusals import entry_for, entry_of
 from .review import approve, let_through, place_of_rerun, rerun_from, send_back
 from .schedules.moves import (
     decide_pause_schedule,
@@ -65,136 +67,12 @@ from .schedules.moves import (
 )
 from .shape import node_payloads, shape_of, shape_text, spec_of
 from .submit import check_handlers, decide_submit, decide_submit_many
-from .task_state import Graph, TaskState, halt_of
-
-Refusal = tuple[str, tuple[str, ...]]
-"""What the task is or does (as the end of a sentence), and the messages that would do instead."""
-
-Q, RUN, ING, HALT, DONE, FAIL, OFF = (
-    RunStatus.QUEUED,
-    RunStatus.RUNNING,
-    RunStatus.STOPPING,
-    RunStatus.HALTED,
-    RunStatus.COMPLETED,
-    RunStatus.FAILED,
-    RunStatus.STOPPED,
-)
-
-_STOPPING: Refusal = ("is stopping: wait until it has stopped", ())
-_COMPLETED: Refusal = ("is completed: use Rerun to do it again", ("Rerun",))
-_FINAL: Refusal = ("is completed: use Rerun or SendBack to do it again", ("Rerun", "SendBack"))
-_HALTED: Refusal = ("is halted: use Retry", ("Retry",))
-_STEP: Refusal = ("is halted before a step: use Next", ("Next",))
-_BUDGET: Refusal = ("is halted on budget: use Retry", ("Retry",))
-_GATE: Refusal = ("is halted at a gate: use Approve or SendBack", ("Approve", "SendBack"))
-_SETTLED: Mapping[RunStatus, Refusal] = MappingProxyType(
-    {
-        FAIL: ("has failed, so nothing of it waits for you: use Retry", ("Retry",)),
-        OFF: ("was stopped, so nothing of it waits for you: use Retry", ("Retry",)),
-        DONE: ("is completed, so nothing of it waits for you: use Rerun or SendBack", ("Rerun", "SendBack")),
-    }
-)
-
-REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
-    {
-        Start: MappingProxyType(
-            {
-                ING: _STOPPING,
-                HALT: _HALTED,
-                FAIL: ("has failed: use Retry", ("Retry",)),
-                OFF: ("was stopped: use Retry", ("Retry",)),
-                DONE: _COMPLETED,
-            }
-        ),
-        StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),
-        Next: MappingProxyType(
-            {
-                Q: ("has not started: no step of it waits for you yet", ()),
-                RUN: ("is running: no step of it waits for you", ()),
-                ING: _STOPPING,
-                HALT: _HALTED,
-                **_SETTLED,
-            }
-        ),
-        Approve: MappingProxyType({ING: _STOPPING, HALT: _HALTED, **_SETTLED}),
-        Stop: MappingProxyType({}),
-        Retry: MappingProxyType({Q: ("is already queued", ()), ING: _STOPPING, DONE: _FINAL}),
-        SendBack: MappingProxyType({ING: _STOPPING}),
-        Rerun: MappingProxyType(
-            {
-                Q: ("has not run: use Edit to change it", ("Edit",)),
-                RUN: ("is running: stop it first", ("Stop",)),
-                ING: _STOPPING,
-            }
-        ),
-        Archive: MappingProxyType({RUN: ("is running: stop it first", ("Stop",)), ING: _STOPPING}),
-        Unarchive: MappingProxyType({}),
-    }
-)
-"""message → status of the newest run → why not. What is absent here is done, or answered with the state as
-it is, or depends on the node that it names.
-"""
-
-AGAIN_REFUSALS: Mapping[type, Refusal] = MappingProxyType(
-    {
-        Next: ("is queued to go on: no step of it waits for you", ()),
-        Rerun: ("is queued to go on: stop it first", ("Stop",)),
-    }
-)
-"""The same for a run that is queued to go on with what it has begun, where "not started" would not be true."""
-
-HALT_REFUSALS: Mapping[type, Mapping[Halt, Refusal]] = MappingProxyType(
-    {
-        Start: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
-        StartNow: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
-        Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
-        Next: MappingProxyType({Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
-        Approve: MappingProxyType({Halt.BUDGET: _BUDGET}),
-    }
-)
-"""The same for a halted run, by what it is short of: a person has to say just that. It goes before `REFUSALS` where it
-is known what the run is short of.
-"""
+from .task_state import Graph, TaskState, is_halted_on_budget
 
 
 def decide(draft: Draft, message: Message[Any], prefetched: Prefetched) -> object:
     """Make the message's moves and return its reply; raises `Refused` for a sender's mistake."""
     return _DECIDERS[type(message)](draft, message, prefetched)
-
-
-def entry_of(draft: Draft, task: str) -> TaskState:
-    """The task a message names; raises `TaskUnknown`."""
-    entry = draft.state.entries.get(task)
-    if entry is None:
-        raise TaskUnknown(draft.state.company.name, task)
-    draft.about = task
-    return entry
-
-
-def _entry_for(draft: Draft, message: Message[Any], task: str) -> TaskState:
-    """The task, if the message may be said to it as it stands; else raises `MoveRefused`."""
-    entry = entry_of(draft, task)
-    name = type(message).__name__
-    if entry.task.archived_ms is not None and not isinstance(message, Archive | Unarchive):
-        raise MoveRefused(name, task, "archived", "is archived: use Unarchive first", ("Unarchive",))
-    if entry.quarantined is not None and not isinstance(message, Stop | Retry | Archive | Unarchive):
-        text = f"is quarantined ({entry.quarantined}): use Retry, Stop or Archive"
-        raise MoveRefused(name, task, "quarantined", text, ("Retry", "Stop", "Archive"))
-    if entry.run is None:
-        raise MoveRefused(name, task, "run_missing", "has no run: its rows are incomplete", ())
-    refusal = _refusal(type(message), entry.run)
-    if refusal is not None:
-        raise MoveRefused(name, task, entry.run.status.value, *refusal)
-    return entry
-
-
-def _refusal(message: type, run: RunRecord) -> Refusal | None:
-    halt = halt_of(run)
-    if halt is not None:
-        return HALT_REFUSALS.get(message, {}).get(halt)
-    if run.status is Q and run.admitted_ms is not None and message in AGAIN_REFUSALS:
-        return AGAIN_REFUSALS[message]
-    return REFUSALS[message].get(run.status)
 
 
 def moved(
@@ -208,9 +86,9 @@ def moved(
 
 
 def _start(draft: Draft, message: Start, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN or entry.run.started or entry.task.mode is not Mode.MANUAL:
+    if entry.run.status is RunStatus.RUNNING or entry.run.started or entry.task.mode is not Mode.MANUAL:
         return moved(entry, changed=False)
     draft.run(entry, started=True)
     draft.event("task.started", entry)
@@ -218,11 +96,11 @@ def _start(draft: Draft, message: Start, _prefetched: Prefetched) -> Moved:
 
 
 def _start_now(draft: Draft, message: StartNow, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN:
+    if entry.run.status is RunStatus.RUNNING:
         return moved(entry, changed=False)
-    if entry.run.status is not Q:
+    if entry.run.status is not RunStatus.QUEUED:
         _requeue_within_budget(draft, entry, message, "start now")
     front = draft.state.company.front_seq + 1
     draft.company(front_seq=front)
@@ -233,7 +111,7 @@ def _start_now(draft: Draft, message: StartNow, _prefetched: Prefetched) -> Move
 
 
 def _stop(draft: Draft, message: Stop, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     return moved(entry, changed=stop_entry(draft, entry, "stop"))
 
 
@@ -241,17 +119,19 @@ def stop_entry(draft: Draft, entry: TaskState, reason: str) -> bool:
     """Stop the newest run, whatever it does; says whether anything changed."""
     assert entry.run is not None
     status = entry.run.status
-    if status.settled or status is ING:
+    if status.settled or status is RunStatus.STOPPING:
         return False
-    if status is RUN:
-        draft.run(entry, status=ING, reason=reason)
-        draft.event("run.stopping", entry, before=status, after=ING, reason=reason)
+    if status is RunStatus.RUNNING:
+        draft.run(entry, status=RunStatus.STOPPING, reason=reason)
+        draft.event("run.stopping", entry, before=status, after=RunStatus.STOPPING, reason=reason)
         cancel_nodes(draft, entry, "stopped")
         finish(draft, entry)
         return True
     skipped = skip_pending(draft, entry)
-    draft.run(entry, status=OFF, settled_ms=draft.now_ms, halted_ms=None, reason=reason, front=0)
-    draft.event("run.stopped", entry, before=status, after=OFF, reason=reason, skipped=skipped)
+    draft.run(
+        entry, status=RunStatus.STOPPED, settled_ms=draft.now_ms, halted_ms=None, reason=reason, front=0
+    )
+    draft.event("run.stopped", entry, before=status, after=RunStatus.STOPPED, reason=reason, skipped=skipped)
     if entry.cycle is not None:
         recheck_cycles(draft)
     return True
@@ -261,9 +141,9 @@ def _retry(draft: Draft, message: Retry, _prefetched: Prefetched) -> Moved:
     entry = entry_of(draft, message.task)
     if entry.quarantined is not None and entry.task.archived_ms is None:
         return _release(draft, entry)
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN:
+    if entry.run.status is RunStatus.RUNNING:
         return _retry_running(draft, entry)
     _requeue_within_budget(draft, entry, message, "retry")
     return moved(entry)
@@ -287,7 +167,7 @@ def _requeue_within_budget(draft: Draft, entry: TaskState, message: Retry | Star
                 f"is halted on budget, and {whose} is still short: {account.spent} spent and "
                 f"{min(estimates)} estimated, of {account.budget}: use {advice} to raise it first"
             )
-            raise MoveRefused(type(message).__name__, entry.task.id, HALT.value, text, (advice,))
+            raise MoveRefused(type(message).__name__, entry.task.id, RunStatus.HALTED.value, text, (advice,))
 
 
 def _retry_running(draft: Draft, entry: TaskState) -> Moved:
@@ -307,7 +187,11 @@ def _retry_running(draft: Draft, entry: TaskState) -> Moved:
         draft.event("node.due", entry, node=name, before=NodeStatus.PENDING, after=NodeStatus.PENDING)
     if not failed and not resting:
         raise MoveRefused(
-            "Retry", entry.task.id, RUN.value, "is in flight: nothing of it has failed", ("Stop",)
+            "Retry",
+            entry.task.id,
+            RunStatus.RUNNING.value,
+            "is in flight: nothing of it has failed",
+            ("Stop",),
         )
     return moved(entry)
 
@@ -323,8 +207,8 @@ def _requeue(draft: Draft, entry: TaskState, reason: str) -> None:
         if node.status is not NodeStatus.SUCCEEDED:
             names.append(spec_of(node.spec).name)
             draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0, not_before_ms=None)
-    draft.run(entry, status=Q, settled_ms=None, halted_ms=None, reason=None, started=True)
-    draft.event("run.requeued", entry, before=before, after=Q, reason=reason, nodes=len(names))
+    draft.run(entry, status=RunStatus.QUEUED, settled_ms=None, halted_ms=None, reason=None, started=True)
+    draft.event("run.requeued", entry, before=before, after=RunStatus.QUEUED, reason=reason, nodes=len(names))
     note_circle(draft, entry)
 
 
@@ -337,16 +221,16 @@ def _release(draft: Draft, entry: TaskState) -> Moved:
         raise MoveRefused("Retry", entry.task.id, "quarantined", text, ("Archive",))
     draft.lift_quarantine(entry)
     draft.event("task.released", entry)
-    if entry.run.status in (FAIL, OFF):
+    if entry.run.status in (RunStatus.FAILED, RunStatus.STOPPED):
         _requeue(draft, entry, "retry")
     return moved(entry)
 
 
 def _rerun(draft: Draft, message: Rerun, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
     pos = None if message.from_node is None else place_of_rerun(message, entry, message.from_node)
-    if entry.run.status is HALT:
+    if entry.run.status is RunStatus.HALTED:
         stop_entry(draft, entry, "rerun")
     if pos is not None:
         rerun_from(draft, entry, message, pos)
@@ -354,7 +238,7 @@ def _rerun(draft: Draft, message: Rerun, _prefetched: Prefetched) -> Moved:
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
     before = entry.run.status
     draft.add_run(entry, run, message.payload_text)
-    draft.event("run.created", entry, before=before, after=Q, reason="rerun", carried=0)
+    draft.event("run.created", entry, before=before, after=RunStatus.QUEUED, reason="rerun", carried=0)
     note_circle(draft, entry)
     return moved(entry)
 
@@ -363,7 +247,7 @@ def _word_to(act: Callable[[Draft, TaskState, Any], object]) -> Callable[[Draft,
     """A person's word to a run: it is carried out, or it is refused."""
 
     def decide_word(draft: Draft, message: Any, _prefetched: Prefetched) -> Moved:
-        entry = _entry_for(draft, message, message.task)
+        entry = entry_for(draft, message, message.task)
         act(draft, entry, message)
         return moved(entry)
 
@@ -371,7 +255,7 @@ def _word_to(act: Callable[[Draft, TaskState, Any], object]) -> Callable[[Draft,
 
 
 def _archive(draft: Draft, message: Archive, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     if entry.task.archived_ms is not None:
         return moved(entry, changed=False)
     stop_entry(draft, entry, "archive")
@@ -381,7 +265,7 @@ def _archive(draft: Draft, message: Archive, _prefetched: Prefetched) -> Moved:
 
 
 def _unarchive(draft: Draft, message: Unarchive, _prefetched: Prefetched) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     if entry.task.archived_ms is None:
         return moved(entry, changed=False)
     draft.task(entry, archived_ms=None)

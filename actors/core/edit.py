@@ -11,7 +11,7 @@ from actors.messages import Edit, Moved, Unset
 from storage.records import NodeStatus, RunStatus
 from storage.writes import NodePayloadsSet, PayloadSet, TitleSet
 
-from .budget import warn
+from .booking import warn
 from .cycles import circle_through, recheck_cycles
 from .draft import Draft
 from .prefetch import Prefetched

@@ -14,7 +14,7 @@ from actors.messages import ATTEMPTS_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
 
 from .advance import cancel_nodes, finish
-from .budget import book_late, book_spending, settle
+from .booking import book_late, book_spending, settle
 from .draft import Draft
 from .effects import EndAttempt
 from .inputs import Report, Spending

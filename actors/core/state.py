@@ -14,53 +14,25 @@ deep, without recursion.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
 
-from actors.states import Reason, ReasonKind
-from storage.records import (
-    CompanyRecord,
-    NodeRecord,
-    NodeStatus,
-    RunRecord,
-    RunStatus,
-    TaskRecord,
-)
+from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, TaskRecord
 
 from .admission import is_open
-from .budget import cannot_go_on, is_halted_on_budget, least_need, limited, room_in
-from .order import NeedQueues, OpenQueue, order_key
+from .budget import cannot_go_on, is_starved, least_need, limited
+from .due import TASK, DueTimes
+from .facts import Facts
+from .order import order_key
 from .progress import Progress
 from .schedules.state import Schedules
-from .shape import Shape, layout_of, shape_of, spec_of
-from .task_state import Flip, Graph, Standing, TaskState
-
-_TASK = -1
-"""In the place of a node's position: the time before which the task itself may not start."""
-
-DUE_SLACK = 64
-"""The heap of due times is cleared of nodes that no longer wait when it is more than twice as long as after the last
-time, and this.
-"""
-Due = tuple[int, str, int, int]
-"""When a node stops backing off, or its task may start, ms; its task, run and position."""
+from .shape import layout_of
+from .task_state import Flip, Graph, Standing, TaskState, standing_of
 
 
-class CompanyState:
+class CompanyState(Facts):
     def __init__(self, company: CompanyRecord, handlers: frozenset[str] | None) -> None:
-        """``handlers`` are the names that the host has registered; ``None`` where that is not known: all of
-        them.
-        """
-        self.company = company
-        self._handlers = handlers
-        self.graphs: dict[str, Graph] = {}
-        self.entries: dict[str, TaskState] = {}
-        self.missing: set[str] = set()
-        self.dependents: dict[str, set[str]] = {}
+        super().__init__(company, handlers)
         self.by_graph: dict[str, set[str]] = {}
-        self.open = OpenQueue()
-        self.open_by_need = NeedQueues()
-        """The same tasks, while the company has a budget."""
-        self.slots: dict[int, str] = {}
+        self.dependents: dict[str, set[str]] = {}
         self.queued = 0
         """Tasks whose newest run is queued."""
         self.startable: dict[str, None] = {}
@@ -75,44 +47,9 @@ class CompanyState:
         """Tasks that the sweep has yet to derive anew."""
         self.looked_ms = 0
         """The clock at the last look; what was due by then has been woken."""
-        self._due: list[Due] = []
-        self._due_max = DUE_SLACK
+        self._due = DueTimes()
 
-    # --- reading --------------------------------------------------------------------------------------------
-
-    def standing(self, task: str) -> Standing:
-        """What the task is to its dependents; one that is not in memory is done, unless it is known to be
-        missing.
-        """
-        entry = self.entries.get(task)
-        if entry is not None:
-            return entry.standing
-        return Standing.DEAD if task in self.missing else Standing.DONE
-
-    def shape(self, entry: TaskState) -> Shape | None:
-        """The shape that the next first admission would copy; ``None`` while its graph is not defined."""
-        if entry.task.graph is None:
-            return shape_of(entry.task.shape)
-        graph = self.graphs.get(entry.task.graph)
-        return None if graph is None else graph.shape
-
-    def has_handler(self, name: str) -> bool:
-        return self._handlers is None or name in self._handlers
-
-    def lacking_handlers(self, wanted: frozenset[str]) -> list[str]:
-        """Those of the wanted handlers that this host has not registered, sorted."""
-        return [] if self._handlers is None else sorted(wanted - self._handlers)
-
-    @property
-    def slots_free(self) -> int:
-        return max(0, self.company.runs_max - len(self.slots))
-
-    def free_slot(self) -> int:
-        """The smallest slot number that no active run holds."""
-        number = 1
-        while number in self.slots:
-            number += 1
-        return number
+    # --- times ----------------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
         """The earliest time at which something here becomes due by itself: work, or a schedule."""
@@ -126,36 +63,19 @@ class CompanyState:
 
     def next_work_ms(self) -> int | None:
         """The earliest time at which a node stops backing off, or a task may start."""
-        if len(self._due) > self._due_max:  # a sorted list is a heap
-            self._due = sorted(set(filter(self._is_awaited, self._due)))
-            self._due_max = 2 * len(self._due) + DUE_SLACK
-        while self._due:
-            if self._is_awaited(self._due[0]):
-                return self._due[0][0]
-            heappop(self._due)
-        return None
-
-    def _is_awaited(self, due: Due) -> bool:
-        """Whether the node still backs off, or the task still waits, until then. A retry, a stop or another failure
-        leaves an entry behind, which may lie far in the future.
-        """
-        due_ms, task, run, pos = due
-        entry = self.entries.get(task)
-        if pos == _TASK:
-            return entry is not None and entry.early == due_ms
-        if entry is None or entry.run is None or entry.run.number != run or entry.progress is None:
-            return False
-        return entry.progress.resting.get(pos) == due_ms and not entry.run.status.settled
+        first = self._due.first()
+        return None if first is None else first[0]
 
     def wake_due(self, now_ms: int) -> None:
         """Make ready every node whose time has come, and open every task whose has. No record changes: being due
         is derived.
         """
         self.looked_ms = now_ms
-        while (due := self.next_work_ms()) is not None and due <= now_ms:
-            _, task, _, pos = heappop(self._due)
+        while (first := self._due.first()) is not None and first[0] <= now_ms:
+            self._due.discard(first[1])
+            task, pos = first[1]
             entry = self.entries[task]
-            if pos == _TASK:
+            if pos == TASK:
                 self.refresh(entry, cause=task)
                 continue
             assert entry.progress is not None
@@ -220,16 +140,8 @@ class CompanyState:
         if after.slot:
             assert after.slot not in self.slots, "two runs in one slot"
             self.slots[after.slot] = task
-        if entry.progress is not None and not after.status.settled:
-            self._note_due(entry)
+        self._due.note_nodes(entry)
         self.refresh(entry, cause=task)
-
-    def _note_due(self, entry: TaskState) -> None:
-        """What backs off is due again: `next_due_ms` forgets it while the run is settled."""
-        assert entry.progress is not None
-        assert entry.run is not None
-        for pos, due in entry.progress.resting.items():
-            heappush(self._due, (due, entry.task.id, entry.run.number, pos))
 
     def replace_nodes(self, task: str, nodes: tuple[NodeRecord, ...] | None) -> None:
         """All nodes of the newest run at once; ``None`` if it has none (yet, or any more)."""
@@ -243,8 +155,8 @@ class CompanyState:
         assert entry.progress is not None
         entry.nodes[after.pos] = after
         entry.progress.move(before, after)
-        if after.not_before_ms is not None:
-            heappush(self._due, (after.not_before_ms, task, after.run, after.pos))
+        if before.not_before_ms is not None or after.not_before_ms is not None:
+            self._due.note_node(entry, after.pos)
         self._note_active(entry)
         if limited(self.company, entry.task) and entry.queued:
             self._note_open(entry)
@@ -263,6 +175,7 @@ class CompanyState:
 
     def set_nodes(self, entry: TaskState, nodes: Iterable[NodeRecord] | None) -> None:
         """Give the entry its nodes, as loaded or as just admitted."""
+        self._due.forget_nodes(entry)
         if nodes is None:
             entry.nodes = entry.progress = None
             return
@@ -270,8 +183,7 @@ class CompanyState:
         entry.progress = Progress(*layout_of(tuple(node.spec for node in entry.nodes)))
         for node in entry.nodes:
             entry.progress.move(None, node)
-            if node.not_before_ms is not None:
-                heappush(self._due, (node.not_before_ms, entry.task.id, node.run, node.pos))
+        self._due.note_nodes(entry)
 
     # --- tasks coming and going -----------------------------------------------------------------------------
 
@@ -319,6 +231,7 @@ class CompanyState:
         """Forget a task; for those that depend on it, it is again what it was before it was known."""
         task = entry.task.id
         self._leave_indexes(task)
+        self._due.forget_nodes(entry)
         self._count(entry, False)
         self._unlink(task, entry.task.depends_on)
         self._regraph(task, entry.task.graph, None)
@@ -340,6 +253,7 @@ class CompanyState:
         self.startable.pop(task, None)
         self.ended.pop(task, None)
         self.reached.pop(task, None)
+        self._due.discard((task, TASK))
 
     def evict(self, task: str) -> bool:
         """Forget a settled task that nobody waiting needs, and what only it needed; says whether it was
@@ -414,7 +328,7 @@ class CompanyState:
                 work.append(dependent)
 
     def _derive(self, entry: TaskState, cause: str) -> None:
-        entry.cause = self._own_cause(entry)
+        entry.cause = self.own_cause(entry)
         if entry.early is not None or entry.task.not_before_ms is not None:
             self._derive_early(entry)
         waits = entry.waits_for_upstreams
@@ -424,60 +338,25 @@ class CompanyState:
         if blocked != entry.blocked:
             self.flips.append(Flip(entry.task.id, blocked, cause))
             entry.blocked = blocked
-        entry.standing = self._standing(entry)
+        entry.standing = standing_of(entry)
         self._count(entry, entry.queued)
         self._note_open(entry)
         self._note_active(entry)
 
     def _derive_early(self, entry: TaskState) -> None:
         """Whether its time has yet to come: for a run that was never admitted, unless `StartNow` put it first."""
-        due, was = entry.task.not_before_ms, entry.early
+        due = entry.task.not_before_ms
         holds = entry.waits_for_upstreams and entry.run is not None and not entry.run.front
         entry.early = due if due is not None and due > self.looked_ms and holds else None
-        if entry.early is not None and entry.early != was:
-            heappush(self._due, (entry.early, entry.task.id, 0, _TASK))
+        self._due.note((entry.task.id, TASK), entry.early)
 
     def _count(self, entry: TaskState, counts: bool) -> None:
         self.queued += counts - entry.counted
         entry.counted = counts
 
-    def _own_cause(self, entry: TaskState) -> Reason | None:
-        """Why the task could not start even with all its upstreams done."""
-        if entry.run is None:
-            return Reason(ReasonKind.RUN_MISSING)
-        if not entry.queued:
-            return None
-        if entry.cycle is not None and not entry.admitted:
-            return Reason(ReasonKind.DEPENDENCY_CYCLE, tasks=entry.cycle, count=len(entry.cycle) - 1)
-        if entry.admitted and entry.nodes is not None:
-            specs = [spec_of(node.spec) for node in entry.nodes if node.status is not NodeStatus.SUCCEEDED]
-            wanted = frozenset(spec.handler for spec in specs if not spec.gate)
-        else:
-            shape = self.shape(entry)
-            if shape is None:
-                return Reason(ReasonKind.GRAPH_MISSING, text=entry.task.graph)
-            wanted = shape.handlers
-        lacking = self.lacking_handlers(wanted)
-        if not lacking:
-            return None
-        return Reason(ReasonKind.HANDLER_MISSING, text=", ".join(lacking), count=len(lacking))
-
-    @staticmethod
-    def _standing(entry: TaskState) -> Standing:
-        run = entry.run
-        if entry.quarantined is not None or run is None:
-            return Standing.DEAD
-        if run.status is RunStatus.COMPLETED:
-            return Standing.DONE
-        if run.status.settled or entry.blocked or entry.task.archived_ms is not None:
-            return Standing.DEAD
-        if is_halted_on_budget(entry):
-            return Standing.DEAD
-        return Standing.UNFINISHED
-
     def _note_open(self, entry: TaskState) -> None:
         if entry.task.budget is not None or entry.starved:
-            entry.starved = self._is_starved(entry)
+            entry.starved = is_starved(self, entry)
         if entry.queued and entry.run is not None and is_open(entry):
             key = order_key(entry.task, entry.run)
             self.open.put(entry.task.id, key)
@@ -486,11 +365,6 @@ class CompanyState:
         else:
             self.open.discard(entry.task.id)
             self.open_by_need.discard(entry.task.id)
-
-    def _is_starved(self, entry: TaskState) -> bool:
-        room = room_in(entry.task)
-        need = 0 if room is None or not entry.queued else least_need(self, entry)
-        return room is not None and need > 0 and need > room
 
     def _note_active(self, entry: TaskState) -> None:
         """Keep the indexes of what there is to do in active runs."""

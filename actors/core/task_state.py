@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,11 +10,9 @@ from actors.states import Reason
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.values import value
 
+from .effects import AttemptKey
 from .progress import Progress
 from .shape import Shape
-
-if TYPE_CHECKING:
-    from .effects import AttemptKey
 
 
 class Standing(Enum):
@@ -162,3 +159,20 @@ class Flip:
     task: str
     blocked: bool
     cause: str
+
+
+def is_halted_on_budget(entry: TaskState) -> bool:
+    return entry.run is not None and halt_of(entry.run) is Halt.BUDGET
+
+
+def standing_of(entry: TaskState) -> Standing:
+    run = entry.run
+    if entry.quarantined is not None or run is None:
+        return Standing.DEAD
+    if run.status is RunStatus.COMPLETED:
+        return Standing.DONE
+    if run.status.settled or entry.blocked or entry.task.archived_ms is not None:
+        return Standing.DEAD
+    if is_halted_on_budget(entry):
+        return Standing.DEAD
+    return Standing.UNFINISHED

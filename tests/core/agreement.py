@@ -116,7 +116,7 @@ def _check_progress(world: World, fact: oracle.Fact) -> None:
     assert progress.unmet == oracle.unmet(fact)
     assert progress.running == {n.pos for n in fact.nodes if n.status is NodeStatus.RUNNING}
     if not (fact.run is not None and fact.run.status.settled):
-        assert progress.ready == oracle.ready_nodes(fact, world.now_ms)
+        assert set(progress.ready) == oracle.ready_nodes(fact, world.now_ms)
         assert progress.next_ready() == min(progress.ready, default=None)
         assert progress.resting == oracle.resting_nodes(fact, world.now_ms)
     assert progress.reached == oracle.reached_gates(fact)

@@ -17,8 +17,18 @@ import actors
 from tests.test_structure import FILES, ROOT, imports_of, module_of
 
 VALUES_AND_ARITHMETIC = {
-    *("__future__", "attrs", "bisect", "collections", "contextlib", "enum", "functools", "hashlib", "heapq"),
-    *("itertools", "math", "re", "types", "typing", "zlib"),
+    *(
+        "__future__",
+        "attrs",
+        "bisect",
+        "collections",
+        "contextlib",
+        "enum",
+        "functools",
+        "graphlib",
+        "hashlib",
+    ),
+    *("heapq", "itertools", "math", "re", "types", "typing", "zlib"),
 }
 WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values", "storage.writes"}
 TRANSLATIONS: Mapping[str, str] = {
