@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import attrs
 
 from actors.errors import InvalidMessage
-from actors.nominal import EVERY_MIN_MS, TIME_MAX_MS, cron_of
+from actors.recurrence import EVERY_MIN_MS, TIME_MAX_MS, cron_of
 from storage.codec import JSON_BYTES_MAX, check_name, encode
 from storage.records import Misfire, Mode, Overlap, RunStatus
 

@@ -24,10 +24,10 @@ from urllib.parse import quote
 
 import attrs
 
-from actors.core.entry import Entry
 from actors.core.loading import check_texts, state_of, take_in
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
+from actors.core.task_state import TaskState
 from actors.events import KINDS
 from actors.host import Runtime
 from storage.sqlite.loading import find_company, find_tasks, load_company
@@ -665,7 +665,7 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
         assert (task in state.open) == (task in fresh.open), f"{task} stands in only one of two lines"
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _told(entry: TaskState) -> dict[str, Any]:
     settled = (
         entry.run is not None and entry.run.status.settled
     )  # it waits for nobody, whoever has left memory

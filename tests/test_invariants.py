@@ -30,7 +30,7 @@ from actors import (
     Stop,
     Submit,
 )
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.runtime.attempts import AttemptRef
 from actors.testing import run_until_idle
 from storage.values import changed

@@ -466,10 +466,10 @@ async def test_an_actor_that_crashes_and_a_handler_that_raises_are_no_one_else_s
 ) -> None:
     decide = actors.core.decide.decide
 
-    def treacherous(draft: Any, message: Message[Any], looked: Any) -> object:
+    def treacherous(draft: Any, message: Message[Any], prefetched: Any) -> object:
         if isinstance(message, Submit) and message.title == "poison":
             raise ZeroDivisionError("planted")
-        return decide(draft, message, looked)
+        return decide(draft, message, prefetched)
 
     async def raises(ctx: Context) -> None:
         raise BaseExceptionGroup("all", [SystemExit(1), GeneratorExit()])

@@ -57,7 +57,7 @@ LEAVES = (
     "actors.events",
     "actors.runtime.retention.policy",
     "actors.states",
-    "actors.nominal",
+    "actors.recurrence",
 )
 PURE = (
     "trio",
@@ -76,8 +76,8 @@ MAY: dict[str, tuple[str, ...]] = {
     # whoever begins with the key may import of our own only what begins with one of these
     "storage.": ("storage",),
     "actors.errors": ("storage.errors", "storage.codec"),
-    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
-    "actors.nominal": ("actors.errors",),
+    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.recurrence"),
+    "actors.recurrence": ("actors.errors",),
     "actors.events": (),
     "actors.runtime.retention.policy": ("storage.contract.retention",),
     "actors.states": ("storage.records",),
@@ -87,8 +87,9 @@ MAY: dict[str, tuple[str, ...]] = {
         "storage.records",
         "storage.values",
         "storage.codec",
-        "storage.sqlite.unit_of_work",
-        "storage.sqlite.loading",
+        "storage.units",
+        "storage.writes",
+        "storage.loading",
         "actors.core",
         *LEAVES,
     ),

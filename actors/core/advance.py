@@ -13,14 +13,16 @@ from typing import Any, Protocol
 from storage.records import AttemptRecord, Mode, NodeRecord, NodeStatus, RunStatus
 from storage.values import value
 
-from .budget import fits, limited, reserve
-from .draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
-from .entry import Entry
-from .gates import Live, admissible, hold_gates
+from .admission import Live, admissible, hold_gates
+from .booking import reserve
+from .budget import fits, limited
+from .draft import Draft
+from .effects import AttemptKey, CancelAttempt, EndAttempt, StartAttempt
 from .halting import halt_run, say_reached
-from .needs import NOTHING_FOUND, Looked
-from .scheduling import NONE_DUE, fire_due
+from .prefetch import NOTHING_FOUND, Prefetched
+from .schedules.moves import NONE_DUE, fire_due
 from .shape import spec_of
+from .task_state import TaskState
 
 MOVES_MAX = 200
 """Moves of one turn: a bound on how long one company can keep the event loop and the writer."""
@@ -61,13 +63,13 @@ def advance(
     *,
     host_id: int,
     moves_max: int = MOVES_MAX,
-    looked: Looked = NOTHING_FOUND,
+    prefetched: Prefetched = NOTHING_FOUND,
 ) -> Advanced:
     """Make every move that may be made now, at most ``moves_max``."""
     state = draft.state
     state.wake_due(draft.now_ms)
     limit = draft.moves + moves_max
-    due = fire_due(draft, looked, limit) if state.schedules.by_name else NONE_DUE
+    due = fire_due(draft, prefetched, limit) if state.schedules.by_name else NONE_DUE
     wants_slot = False
     budgeted = state.company.budget is not None  # then nobody is admitted for what others are about to spend
     while draft.moves < limit:
@@ -97,7 +99,7 @@ def advance(
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def admit(draft: Draft, entry: Entry) -> None:
+def admit(draft: Draft, entry: TaskState) -> None:
     """Give the run a slot. The first admission also copies the nodes and pins the upstreams; later ones do
     not.
     """
@@ -113,15 +115,13 @@ def admit(draft: Draft, entry: Entry) -> None:
         draft.add_nodes(
             entry, tuple(NodeRecord(seq, run, pos, spec.text) for pos, spec in enumerate(shape.nodes))
         )
-        if entry.task.depends_on:
-            draft.write("pin_upstreams", seq=seq)
     admitted = draft.now_ms if first else entry.run.admitted_ms
     draft.run(entry, status=RunStatus.RUNNING, slot=slot, admitted_ms=admitted)
     draft.event("run.admitted", entry, before=RunStatus.QUEUED, after=RunStatus.RUNNING, slot=slot)
     draft.moves += 1
 
 
-def finish(draft: Draft, entry: Entry) -> None:
+def finish(draft: Draft, entry: TaskState) -> None:
     """Settle the run if it is at its end, or halt it if a person could make it go on; nothing otherwise."""
     if not entry.at_its_end:
         return
@@ -143,7 +143,7 @@ def finish(draft: Draft, entry: Entry) -> None:
 
 
 def _settle(
-    draft: Draft, entry: Entry, status: RunStatus, kind: str, reason: str | None, **data: Any
+    draft: Draft, entry: TaskState, status: RunStatus, kind: str, reason: str | None, **data: Any
 ) -> None:
     assert entry.run is not None
     before = entry.run.status
@@ -152,7 +152,7 @@ def _settle(
     draft.moves += 1
 
 
-def skip_pending(draft: Draft, entry: Entry) -> int:
+def skip_pending(draft: Draft, entry: TaskState) -> int:
     """Unstarted nodes of a stopped run become skipped; says how many."""
     pending = [node for node in entry.nodes or () if node.status is NodeStatus.PENDING]
     for node in pending:
@@ -160,7 +160,7 @@ def skip_pending(draft: Draft, entry: Entry) -> int:
     return len(pending)
 
 
-def cancel_nodes(draft: Draft, entry: Entry, why: str) -> None:
+def cancel_nodes(draft: Draft, entry: TaskState, why: str) -> None:
     """Ask every live attempt of the run to end."""
     assert entry.run is not None
     for node in entry.nodes or ():
@@ -168,7 +168,7 @@ def cancel_nodes(draft: Draft, entry: Entry, why: str) -> None:
             draft.effects.append(CancelAttempt(attempt_key(entry, node), why))
 
 
-def attempt_key(entry: Entry, node: NodeRecord) -> AttemptKey:
+def attempt_key(entry: TaskState, node: NodeRecord) -> AttemptKey:
     return AttemptKey(entry.task.id, entry.task.seq, node.run, node.pos, node.attempts)
 
 
@@ -196,7 +196,7 @@ def _start_one(draft: Draft, slots: ExecutionSlots, live: Live, host_id: int) ->
     return False, False
 
 
-def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
+def _may_start(draft: Draft, entry: TaskState, live: Live) -> bool:
     """Whether new attempts of this active run may begin: not through a pause, not after a node gave up
     under fail_fast.
     """
@@ -206,7 +206,7 @@ def _may_start(draft: Draft, entry: Entry, live: Live) -> bool:
     return next(hold_gates(draft.state, entry, live), None) is None
 
 
-def _next_node(draft: Draft, entry: Entry, live: Live) -> int | None:
+def _next_node(draft: Draft, entry: TaskState, live: Live) -> int | None:
     """The first ready node whose handler this host has, whose last attempt is gone, that is not kept back, and that the
     budgets have room for.
     """
@@ -263,7 +263,7 @@ def _ready_again(draft: Draft) -> bool:
     return False
 
 
-def _start_node(draft: Draft, entry: Entry, key: AttemptKey, host_id: int) -> None:
+def _start_node(draft: Draft, entry: TaskState, key: AttemptKey, host_id: int) -> None:
     assert entry.progress is not None
     node = draft.node(
         entry, key.pos, status=NodeStatus.RUNNING, attempts=key.number, not_before_ms=None, error=None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from .draft import Draft
-from .entry import Entry
 from .state import CompanyState
+from .task_state import TaskState
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
@@ -65,7 +67,7 @@ def recheck_cycles(draft: Draft) -> None:
         _mark_anew(draft, members)
 
 
-def note_circle(draft: Draft, entry: Entry) -> None:
+def note_circle(draft: Draft, entry: TaskState) -> None:
     """A task waits for its upstreams again: it may close a circle that somebody planted while it was settled."""
     entries = draft.state.entries
 
@@ -97,21 +99,16 @@ def _waiting_edges(state: CompanyState) -> dict[str, list[str]]:
 
 def _residue(edges: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """What is left when everything that can finish has finished: the circles and what hangs on them."""
-    unmet = {task: sum(upstream in edges for upstream in ups) for task, ups in edges.items()}
-    users: dict[str, list[str]] = {}
-    for task, ups in edges.items():
-        for upstream in ups:
-            if upstream in edges:
-                users.setdefault(upstream, []).append(task)
-    free = [task for task, count in unmet.items() if count == 0]
-    while free:
-        task = free.pop()
-        del unmet[task]
-        for user in users.get(task, ()):
-            unmet[user] -= 1
-            if unmet[user] == 0:
-                free.append(user)
-    return {task: [upstream for upstream in edges[task] if upstream in unmet] for task in unmet}
+    sorter = TopologicalSorter({task: [up for up in ups if up in edges] for task, ups in edges.items()})
+    left = set(edges)
+    with suppress(CycleError):  # it goes on as far as it can
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
+    return {
+        task: [upstream for upstream in edges[task] if upstream in left] for task in edges if task in left
+    }
 
 
 def _walk_circle(residue: Mapping[str, Sequence[str]], start: str) -> tuple[str, ...]:

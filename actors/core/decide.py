@@ -1,8 +1,8 @@
 """What each message does: state + message + now → moves and a reply. No await, no clock, no input or output.
 
 A refusal is raised as a `Refused` error; the caller takes the draft back to where it was before the
-message. The refusals that depend on where the newest run stands are one table, `REFUSALS`; the messages'
-own functions do the rest.
+message. The refusals that depend on where the newest run stands are tables in `actors.core.refusals`; the
+messages' own functions do the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from actors.errors import MoveRefused, TaskUnknown
+from actors.errors import MoveRefused
 from actors.messages import (
     Approve,
     Archive,
@@ -47,17 +47,18 @@ from actors.messages import (
     Unpause,
     Unset,
 )
-from storage.records import CompanyRecord, Halt, Mode, NodeStatus, RunRecord, RunStatus, TaskRecord
+from storage.records import CompanyRecord, Mode, NodeStatus, RunStatus, TaskRecord
 
 from .advance import cancel_nodes, finish, skip_pending
-from .budget import cannot_go_on, is_halted_on_budget, is_short, next_estimates, warn
+from .booking import warn
+from .budget import cannot_go_on, is_short, next_estimates
 from .cycles import note_circle, recheck_cycles
 from .draft import Draft, fresh_run
 from .edit import decide_edit
-from .entry import Entry, Graph, halt_of
-from .needs import Looked
-from .people import approve, let_through, place_of_rerun, rerun_from, send_back
-from .scheduling import (
+from .prefetch import Prefetched
+from .refusals import entry_for, entry_of
+from .review import approve, let_through, place_of_rerun, rerun_from, send_back
+from .schedules.moves import (
     decide_pause_schedule,
     decide_remove_schedule,
     decide_resume_schedule,
@@ -66,139 +67,16 @@ from .scheduling import (
 )
 from .shape import node_payloads, shape_of, shape_text, spec_of
 from .submit import check_handlers, decide_submit, decide_submit_many
-
-Refusal = tuple[str, tuple[str, ...]]
-"""What the task is or does (as the end of a sentence), and the messages that would do instead."""
-
-Q, RUN, ING, HALT, DONE, FAIL, OFF = (
-    RunStatus.QUEUED,
-    RunStatus.RUNNING,
-    RunStatus.STOPPING,
-    RunStatus.HALTED,
-    RunStatus.COMPLETED,
-    RunStatus.FAILED,
-    RunStatus.STOPPED,
-)
-
-_STOPPING: Refusal = ("is stopping: wait until it has stopped", ())
-_COMPLETED: Refusal = ("is completed: use Rerun to do it again", ("Rerun",))
-_FINAL: Refusal = ("is completed: use Rerun or SendBack to do it again", ("Rerun", "SendBack"))
-_HALTED: Refusal = ("is halted: use Retry", ("Retry",))
-_STEP: Refusal = ("is halted before a step: use Next", ("Next",))
-_BUDGET: Refusal = ("is halted on budget: use Retry", ("Retry",))
-_GATE: Refusal = ("is halted at a gate: use Approve or SendBack", ("Approve", "SendBack"))
-_SETTLED: Mapping[RunStatus, Refusal] = MappingProxyType(
-    {
-        FAIL: ("has failed, so nothing of it waits for you: use Retry", ("Retry",)),
-        OFF: ("was stopped, so nothing of it waits for you: use Retry", ("Retry",)),
-        DONE: ("is completed, so nothing of it waits for you: use Rerun or SendBack", ("Rerun", "SendBack")),
-    }
-)
-
-REFUSALS: Mapping[type, Mapping[RunStatus, Refusal]] = MappingProxyType(
-    {
-        Start: MappingProxyType(
-            {
-                ING: _STOPPING,
-                HALT: _HALTED,
-                FAIL: ("has failed: use Retry", ("Retry",)),
-                OFF: ("was stopped: use Retry", ("Retry",)),
-                DONE: _COMPLETED,
-            }
-        ),
-        StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),
-        Next: MappingProxyType(
-            {
-                Q: ("has not started: no step of it waits for you yet", ()),
-                RUN: ("is running: no step of it waits for you", ()),
-                ING: _STOPPING,
-                HALT: _HALTED,
-                **_SETTLED,
-            }
-        ),
-        Approve: MappingProxyType({ING: _STOPPING, HALT: _HALTED, **_SETTLED}),
-        Stop: MappingProxyType({}),
-        Retry: MappingProxyType({Q: ("is already queued", ()), ING: _STOPPING, DONE: _FINAL}),
-        SendBack: MappingProxyType({ING: _STOPPING}),
-        Rerun: MappingProxyType(
-            {
-                Q: ("has not run: use Edit to change it", ("Edit",)),
-                RUN: ("is running: stop it first", ("Stop",)),
-                ING: _STOPPING,
-            }
-        ),
-        Archive: MappingProxyType({RUN: ("is running: stop it first", ("Stop",)), ING: _STOPPING}),
-        Unarchive: MappingProxyType({}),
-    }
-)
-"""message → status of the newest run → why not. What is absent here is done, or answered with the state as
-it is, or depends on the node that it names.
-"""
-
-AGAIN_REFUSALS: Mapping[type, Refusal] = MappingProxyType(
-    {
-        Next: ("is queued to go on: no step of it waits for you", ()),
-        Rerun: ("is queued to go on: stop it first", ("Stop",)),
-    }
-)
-"""The same for a run that is queued to go on with what it has begun, where "not started" would not be true."""
-
-HALT_REFUSALS: Mapping[type, Mapping[Halt, Refusal]] = MappingProxyType(
-    {
-        Start: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
-        StartNow: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
-        Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
-        Next: MappingProxyType({Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
-        Approve: MappingProxyType({Halt.BUDGET: _BUDGET}),
-    }
-)
-"""The same for a halted run, by what it is short of: a person has to say just that. It goes before `REFUSALS` where it
-is known what the run is short of.
-"""
+from .task_state import Graph, TaskState, is_halted_on_budget
 
 
-def decide(draft: Draft, message: Message[Any], looked: Looked) -> object:
+def decide(draft: Draft, message: Message[Any], prefetched: Prefetched) -> object:
     """Make the message's moves and return its reply; raises `Refused` for a sender's mistake."""
-    return _DECIDERS[type(message)](draft, message, looked)
-
-
-def entry_of(draft: Draft, task: str) -> Entry:
-    """The task a message names; raises `TaskUnknown`."""
-    entry = draft.state.entries.get(task)
-    if entry is None:
-        raise TaskUnknown(draft.state.company.name, task)
-    draft.about = task
-    return entry
-
-
-def _entry_for(draft: Draft, message: Message[Any], task: str) -> Entry:
-    """The task, if the message may be said to it as it stands; else raises `MoveRefused`."""
-    entry = entry_of(draft, task)
-    name = type(message).__name__
-    if entry.task.archived_ms is not None and not isinstance(message, Archive | Unarchive):
-        raise MoveRefused(name, task, "archived", "is archived: use Unarchive first", ("Unarchive",))
-    if entry.quarantined is not None and not isinstance(message, Stop | Retry | Archive | Unarchive):
-        text = f"is quarantined ({entry.quarantined}): use Retry, Stop or Archive"
-        raise MoveRefused(name, task, "quarantined", text, ("Retry", "Stop", "Archive"))
-    if entry.run is None:
-        raise MoveRefused(name, task, "run_missing", "has no run: its rows are incomplete", ())
-    refusal = _refusal(type(message), entry.run)
-    if refusal is not None:
-        raise MoveRefused(name, task, entry.run.status.value, *refusal)
-    return entry
-
-
-def _refusal(message: type, run: RunRecord) -> Refusal | None:
-    halt = halt_of(run)
-    if halt is not None:
-        return HALT_REFUSALS.get(message, {}).get(halt)
-    if run.status is Q and run.admitted_ms is not None and message in AGAIN_REFUSALS:
-        return AGAIN_REFUSALS[message]
-    return REFUSALS[message].get(run.status)
+    return _DECIDERS[type(message)](draft, message, prefetched)
 
 
 def moved(
-    entry: Entry, *, changed: bool = True, holders: tuple[str, ...] = (), note: str | None = None
+    entry: TaskState, *, changed: bool = True, holders: tuple[str, ...] = (), note: str | None = None
 ) -> Moved:
     assert entry.run is not None
     return Moved(entry.task.id, entry.run.number, entry.run.status, changed, holders, note)
@@ -207,22 +85,22 @@ def moved(
 # --- one task -----------------------------------------------------------------------------------------------
 
 
-def _start(draft: Draft, message: Start, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _start(draft: Draft, message: Start, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN or entry.run.started or entry.task.mode is not Mode.MANUAL:
+    if entry.run.status is RunStatus.RUNNING or entry.run.started or entry.task.mode is not Mode.MANUAL:
         return moved(entry, changed=False)
     draft.run(entry, started=True)
     draft.event("task.started", entry)
     return moved(entry)
 
 
-def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _start_now(draft: Draft, message: StartNow, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN:
+    if entry.run.status is RunStatus.RUNNING:
         return moved(entry, changed=False)
-    if entry.run.status is not Q:
+    if entry.run.status is not RunStatus.QUEUED:
         _requeue_within_budget(draft, entry, message, "start now")
     front = draft.state.company.front_seq + 1
     draft.company(front_seq=front)
@@ -232,44 +110,46 @@ def _start_now(draft: Draft, message: StartNow, _looked: Looked) -> Moved:
     return moved(entry, holders=holders)
 
 
-def _stop(draft: Draft, message: Stop, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _stop(draft: Draft, message: Stop, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     return moved(entry, changed=stop_entry(draft, entry, "stop"))
 
 
-def stop_entry(draft: Draft, entry: Entry, reason: str) -> bool:
+def stop_entry(draft: Draft, entry: TaskState, reason: str) -> bool:
     """Stop the newest run, whatever it does; says whether anything changed."""
     assert entry.run is not None
     status = entry.run.status
-    if status.settled or status is ING:
+    if status.settled or status is RunStatus.STOPPING:
         return False
-    if status is RUN:
-        draft.run(entry, status=ING, reason=reason)
-        draft.event("run.stopping", entry, before=status, after=ING, reason=reason)
+    if status is RunStatus.RUNNING:
+        draft.run(entry, status=RunStatus.STOPPING, reason=reason)
+        draft.event("run.stopping", entry, before=status, after=RunStatus.STOPPING, reason=reason)
         cancel_nodes(draft, entry, "stopped")
         finish(draft, entry)
         return True
     skipped = skip_pending(draft, entry)
-    draft.run(entry, status=OFF, settled_ms=draft.now_ms, halted_ms=None, reason=reason, front=0)
-    draft.event("run.stopped", entry, before=status, after=OFF, reason=reason, skipped=skipped)
+    draft.run(
+        entry, status=RunStatus.STOPPED, settled_ms=draft.now_ms, halted_ms=None, reason=reason, front=0
+    )
+    draft.event("run.stopped", entry, before=status, after=RunStatus.STOPPED, reason=reason, skipped=skipped)
     if entry.cycle is not None:
         recheck_cycles(draft)
     return True
 
 
-def _retry(draft: Draft, message: Retry, _looked: Looked) -> Moved:
+def _retry(draft: Draft, message: Retry, _prefetched: Prefetched) -> Moved:
     entry = entry_of(draft, message.task)
     if entry.quarantined is not None and entry.task.archived_ms is None:
         return _release(draft, entry)
-    entry = _entry_for(draft, message, message.task)
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
-    if entry.run.status is RUN:
+    if entry.run.status is RunStatus.RUNNING:
         return _retry_running(draft, entry)
     _requeue_within_budget(draft, entry, message, "retry")
     return moved(entry)
 
 
-def _requeue_within_budget(draft: Draft, entry: Entry, message: Retry | StartNow, reason: str) -> None:
+def _requeue_within_budget(draft: Draft, entry: TaskState, message: Retry | StartNow, reason: str) -> None:
     """`_requeue`, unless the run was halted on a budget that is still short: then raises `MoveRefused` with the
     numbers.
     """
@@ -287,10 +167,10 @@ def _requeue_within_budget(draft: Draft, entry: Entry, message: Retry | StartNow
                 f"is halted on budget, and {whose} is still short: {account.spent} spent and "
                 f"{min(estimates)} estimated, of {account.budget}: use {advice} to raise it first"
             )
-            raise MoveRefused(type(message).__name__, entry.task.id, HALT.value, text, (advice,))
+            raise MoveRefused(type(message).__name__, entry.task.id, RunStatus.HALTED.value, text, (advice,))
 
 
-def _retry_running(draft: Draft, entry: Entry) -> Moved:
+def _retry_running(draft: Draft, entry: TaskState) -> Moved:
     """In a run that is still going: failed nodes, and those that were stopped for them, get a fresh allowance;
     without any, what backs off is due now.
     """
@@ -307,12 +187,16 @@ def _retry_running(draft: Draft, entry: Entry) -> Moved:
         draft.event("node.due", entry, node=name, before=NodeStatus.PENDING, after=NodeStatus.PENDING)
     if not failed and not resting:
         raise MoveRefused(
-            "Retry", entry.task.id, RUN.value, "is in flight: nothing of it has failed", ("Stop",)
+            "Retry",
+            entry.task.id,
+            RunStatus.RUNNING.value,
+            "is in flight: nothing of it has failed",
+            ("Stop",),
         )
     return moved(entry)
 
 
-def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
+def _requeue(draft: Draft, entry: TaskState, reason: str) -> None:
     """A failed, stopped or halted run goes on at its old place: kept results stay, the rest gets a fresh
     allowance.
     """
@@ -323,58 +207,55 @@ def _requeue(draft: Draft, entry: Entry, reason: str) -> None:
         if node.status is not NodeStatus.SUCCEEDED:
             names.append(spec_of(node.spec).name)
             draft.node(entry, node.pos, status=NodeStatus.PENDING, tries=0, unclean=0, not_before_ms=None)
-    draft.run(entry, status=Q, settled_ms=None, halted_ms=None, reason=None, started=True)
-    draft.event("run.requeued", entry, before=before, after=Q, reason=reason, nodes=len(names))
+    draft.run(entry, status=RunStatus.QUEUED, settled_ms=None, halted_ms=None, reason=None, started=True)
+    draft.event("run.requeued", entry, before=before, after=RunStatus.QUEUED, reason=reason, nodes=len(names))
     note_circle(draft, entry)
 
 
-def _release(draft: Draft, entry: Entry) -> Moved:
+def _release(draft: Draft, entry: TaskState) -> Moved:
     """Lift a quarantine. If the task's rows could not be read, the turn has read them afresh."""
     if entry.run is None:
         raise MoveRefused("Retry", entry.task.id, "run_missing", "has no run: its rows are incomplete", ())
     if not entry.readable:
         text = f"is quarantined ({entry.quarantined}), and its rows still cannot be read: mend or Archive it"
         raise MoveRefused("Retry", entry.task.id, "quarantined", text, ("Archive",))
-    draft.quarantine(entry, None)
-    draft.write("delete_quarantine", seq=entry.task.seq)
+    draft.lift_quarantine(entry)
     draft.event("task.released", entry)
-    if entry.run.status in (FAIL, OFF):
+    if entry.run.status in (RunStatus.FAILED, RunStatus.STOPPED):
         _requeue(draft, entry, "retry")
     return moved(entry)
 
 
-def _rerun(draft: Draft, message: Rerun, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _rerun(draft: Draft, message: Rerun, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     assert entry.run is not None
     pos = None if message.from_node is None else place_of_rerun(message, entry, message.from_node)
-    if entry.run.status is HALT:
+    if entry.run.status is RunStatus.HALTED:
         stop_entry(draft, entry, "rerun")
     if pos is not None:
         rerun_from(draft, entry, message, pos)
         return moved(entry)
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
     before = entry.run.status
-    draft.add_run(entry, run)
-    if message.payload_text is not None:
-        draft.write("set_run_payload", seq=entry.task.seq, number=run.number, payload=message.payload_text)
-    draft.event("run.created", entry, before=before, after=Q, reason="rerun", carried=0)
+    draft.add_run(entry, run, message.payload_text)
+    draft.event("run.created", entry, before=before, after=RunStatus.QUEUED, reason="rerun", carried=0)
     note_circle(draft, entry)
     return moved(entry)
 
 
-def _word_to(act: Callable[[Draft, Entry, Any], object]) -> Callable[[Draft, Any, Looked], Moved]:
+def _word_to(act: Callable[[Draft, TaskState, Any], object]) -> Callable[[Draft, Any, Prefetched], Moved]:
     """A person's word to a run: it is carried out, or it is refused."""
 
-    def decide_word(draft: Draft, message: Any, _looked: Looked) -> Moved:
-        entry = _entry_for(draft, message, message.task)
+    def decide_word(draft: Draft, message: Any, _prefetched: Prefetched) -> Moved:
+        entry = entry_for(draft, message, message.task)
         act(draft, entry, message)
         return moved(entry)
 
     return decide_word
 
 
-def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _archive(draft: Draft, message: Archive, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     if entry.task.archived_ms is not None:
         return moved(entry, changed=False)
     stop_entry(draft, entry, "archive")
@@ -383,8 +264,8 @@ def _archive(draft: Draft, message: Archive, _looked: Looked) -> Moved:
     return moved(entry)
 
 
-def _unarchive(draft: Draft, message: Unarchive, _looked: Looked) -> Moved:
-    entry = _entry_for(draft, message, message.task)
+def _unarchive(draft: Draft, message: Unarchive, _prefetched: Prefetched) -> Moved:
+    entry = entry_for(draft, message, message.task)
     if entry.task.archived_ms is None:
         return moved(entry, changed=False)
     draft.task(entry, archived_ms=None)
@@ -400,7 +281,7 @@ def _settings(draft: Draft, *, changed: bool) -> CompanySettings:
     return CompanySettings(company.paused_ms is not None, company.runs_max, company.weight, changed)
 
 
-def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
+def _pause(draft: Draft, _message: Pause, _prefetched: Prefetched) -> CompanySettings:
     if draft.state.company.paused_ms is not None:
         return _settings(draft, changed=False)
     draft.company(paused_ms=draft.now_ms)
@@ -408,7 +289,7 @@ def _pause(draft: Draft, _message: Pause, _looked: Looked) -> CompanySettings:
     return _settings(draft, changed=True)
 
 
-def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySettings:
+def _unpause(draft: Draft, _message: Unpause, _prefetched: Prefetched) -> CompanySettings:
     if draft.state.company.paused_ms is None:
         return _settings(draft, changed=False)
     draft.company(paused_ms=None)
@@ -416,7 +297,7 @@ def _unpause(draft: Draft, _message: Unpause, _looked: Looked) -> CompanySetting
     return _settings(draft, changed=True)
 
 
-def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySettings:
+def _set_limits(draft: Draft, message: SetLimits, _prefetched: Prefetched) -> CompanySettings:
     company = draft.state.company
     runs_max = company.runs_max if isinstance(message.runs_max, Unset) else message.runs_max
     weight = company.weight if isinstance(message.weight, Unset) else message.weight
@@ -427,7 +308,7 @@ def _set_limits(draft: Draft, message: SetLimits, _looked: Looked) -> CompanySet
     return _settings(draft, changed=True)
 
 
-def _set_budget(draft: Draft, message: SetBudget, _looked: Looked) -> BudgetSettings:
+def _set_budget(draft: Draft, message: SetBudget, _prefetched: Prefetched) -> BudgetSettings:
     before = draft.state.company
     if message.limit != before.budget:
         after = draft.company(budget=message.limit)
@@ -438,7 +319,7 @@ def _set_budget(draft: Draft, message: SetBudget, _looked: Looked) -> BudgetSett
     )
 
 
-def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
+def _stop_goal(draft: Draft, message: StopGoal, _prefetched: Prefetched) -> GoalStopped:
     stopped = []
     members = [entry for entry in draft.state.entries.values() if entry.task.goal == message.goal]
     for entry in sorted(members, key=lambda entry: entry.task.seq):
@@ -448,7 +329,7 @@ def _stop_goal(draft: Draft, message: StopGoal, _looked: Looked) -> GoalStopped:
     return GoalStopped(message.goal, tuple(stopped))
 
 
-def _define_graph(draft: Draft, message: DefineGraph, _looked: Looked) -> GraphDefined:
+def _define_graph(draft: Draft, message: DefineGraph, _prefetched: Prefetched) -> GraphDefined:
     shape = shape_of(shape_text(message.nodes))
     check_handlers(draft.state, shape)
     payloads = node_payloads(message.nodes)
@@ -461,12 +342,12 @@ def _define_graph(draft: Draft, message: DefineGraph, _looked: Looked) -> GraphD
     return GraphDefined(message.name, version)
 
 
-def _unpark(_draft: Draft, _message: Unpark, _looked: Looked) -> Unparked:
+def _unpark(_draft: Draft, _message: Unpark, _prefetched: Prefetched) -> Unparked:
     """Taken before the mailbox while the company rests; here it is not parked."""
     return Unparked(was_parked=False)
 
 
-_DECIDERS: Mapping[type, Callable[[Draft, Any, Looked], object]] = MappingProxyType(
+_DECIDERS: Mapping[type, Callable[[Draft, Any, Prefetched], object]] = MappingProxyType(
     {
         Submit: decide_submit,
         SubmitMany: decide_submit_many,

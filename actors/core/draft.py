@@ -3,14 +3,13 @@ they are durable.
 
 A draft changes the state as it goes, so that later messages of the turn see what earlier ones did, and it
 can be taken back to any mark: the changes are undone in reverse, and whatever was noted after the mark is
-forgotten. Nothing in here reaches the database or the world; the actor commits `Draft.writes` and
-`Draft.events`, and only then performs `Draft.effects`.
+forgotten. Nothing in here reaches the database or the world; the actor commits the moves
+and the events, and only then performs the effects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from actors.errors import IllegalMove
 from storage.records import (
@@ -24,95 +23,46 @@ from storage.records import (
     ScheduleRecord,
     TaskRecord,
 )
-from storage.values import changed, value
+from storage.values import changed
+from storage.writes import TaskTexts, Write
 
 from .budget import Booked
-from .entry import Change, Entry, Flip, Graph
-from .shape import NodeSpec
+from .effects import AttemptKey, Effect
+from .journal import (
+    CompanyChanged,
+    CycleFound,
+    GraphChanged,
+    Move,
+    NodeChanged,
+    NodesCreated,
+    NodesLeft,
+    QuarantineLifted,
+    RunAdded,
+    RunChanged,
+    ScheduleChanged,
+    TaskAdded,
+    TaskChanged,
+)
 from .state import CompanyState
+from .task_state import Flip, Graph, TaskState
 
 BLOCKED_IDS_SHOWN = 100
 """Ids in one ``tasks.blocked`` event; the count beside them is the whole."""
+Mark = tuple[tuple[int, ...], tuple[int, ...], int]
+"""How much there was of everything."""
 STORY_SHOWN = 20
 """Steps told by an `IllegalMove`: the last ones led to it."""
-
-
-class AttemptKey(NamedTuple):
-    """Which attempt: unique for ever inside a company."""
-
-    task: str
-    seq: int
-    run: int
-    pos: int
-    number: int
-
-
-@value
-class StartAttempt:
-    """Run the handler; the commit has read its inputs."""
-
-    key: AttemptKey
-    spec: NodeSpec
-    generation: int
-    suspect: bool = False
-    """It may be what kills the process."""
-    input_names: tuple[str, ...] = ()
-    """Names of the nodes whose results it is given."""
-    feedback: str | None = None
-    upstream: bool = False
-    """Whether its task depends on others."""
-
-
-@value
-class CancelAttempt:
-    """Tell a live attempt to end. ``why`` becomes its end unless it ends otherwise first."""
-
-    key: AttemptKey
-    why: str
-
-
-@value
-class EndAttempt:
-    """The attempt's end is durable: its registration can go."""
-
-    key: AttemptKey
-
-
-Effect = StartAttempt | CancelAttempt | EndAttempt
-
-
-@value
-class Write:
-    """One row to write, by the name of its statement. Params that are not in a record, such as titles and
-    payloads, come here.
-    """
-
-    statement: str
-    params: Mapping[str, Any]
-
-
-@value
-class Mark:
-    changes: int
-    events: int
-    effects: int
-    writes: int
-    attempts: int
-    flips: int
-    submitted: int
-    keys: int
-    results: int
-    moves: int
 
 
 class Draft:
     def __init__(self, state: CompanyState, now_ms: int) -> None:
         self.state = state
         self.now_ms = now_ms
-        self.changes: list[Change] = []
+        self.journal: list[Move] = []
         self.events: list[EventRecord] = []
         self.effects: list[Effect] = []
-        self.extra: list[Write] = []
+        self.writes: list[Write] = []
+        """What is written besides the facts in memory."""
         self.attempts: list[AttemptRecord] = []
         """Attempts begun (no end yet) and ended in this turn."""
         self.results: dict[tuple[int, int, int], str] = {}
@@ -127,56 +77,58 @@ class Draft:
         self.about: str | None = None
         """The task that is being decided: who is to blame if deciding raises."""
         state.flips.clear()
+        self._lists: tuple[list[Any], ...] = (
+            self.journal,
+            self.events,
+            self.effects,
+            self.writes,
+            self.attempts,
+            state.flips,
+        )
+        self._dicts: tuple[dict[Any, Any], ...] = (self.contents, self.keys, self.results)
 
     # --- taking back ----------------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        return Mark(
-            len(self.changes),
-            len(self.events),
-            len(self.effects),
-            len(self.extra),
-            len(self.attempts),
-            len(self.state.flips),
-            len(self.contents),
-            len(self.keys),
-            len(self.results),
-            self.moves,
-        )
+        return tuple(map(len, self._lists)), tuple(map(len, self._dicts)), self.moves
 
     def rollback(self, mark: Mark) -> None:
         """Undo everything since ``mark``."""
-        while len(self.changes) > mark.changes:
-            self.state.undo(self.changes.pop())
-        del self.events[mark.events :]
-        del self.effects[mark.effects :]
-        del self.extra[mark.writes :]
-        del self.attempts[mark.attempts :]
-        del self.state.flips[mark.flips :]
-        _cut(self.contents, mark.submitted)
-        _cut(self.keys, mark.keys)
-        _cut(self.results, mark.results)
-        self.moves = mark.moves
+        lists, dicts, self.moves = mark
+        while len(self.journal) > lists[0]:
+            self.journal.pop().undo(self.state)
+        for noted, length in zip(self._lists, lists, strict=True):
+            del noted[length:]
+        for found, length in zip(self._dicts, dicts, strict=True):
+            while len(found) > length:
+                found.popitem()
+
+    def undo(self) -> None:
+        """The turn is refused: the company is what it was before it."""
+        for move in reversed(self.journal):
+            move.undo(self.state)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to commit."""
-        return not (self.changes or self.events or self.extra)
+        return not (self.journal or self.events or self.writes)
 
     # --- moves ----------------------------------------------------------------------------------------------
 
     def company(self, **fields: Any) -> CompanyRecord:
         after = changed(self.state.company, **fields)
-        self._put(Change("company", "", self.state.company, after))
+        self._make(CompanyChanged(self.state.company, after))
         return after
 
     def graph(self, graph: Graph) -> None:
-        self._put(Change("graph", graph.name, self.state.graphs.get(graph.name), graph))
+        self._make(GraphChanged(self.state.graphs.get(graph.name), graph))
 
-    def add_task(self, task: TaskRecord, run: RunRecord) -> Entry:
+    def add_task(
+        self, task: TaskRecord, run: RunRecord, texts: TaskTexts, nominal_ms: int | None = None
+    ) -> TaskState:
         """Put a new task in the queue, with its first run."""
-        self._put(Change("task", task.id, None, task))
-        self._put(Change("run", task.id, None, run))
+        self._make(TaskAdded(task.id, task, texts, nominal_ms))
+        self._make(RunAdded(task.id, None, run))
         return self.state.entries[task.id]
 
     def note_submitted(self, task: str, key: str | None, content: str | None) -> None:
@@ -184,41 +136,47 @@ class Draft:
         if key is not None:
             self.keys[key] = task
 
-    def task(self, entry: Entry, **fields: Any) -> None:
-        self._put(Change("task", entry.task.id, entry.task, changed(entry.task, **fields)))
+    def task(self, entry: TaskState, **fields: Any) -> None:
+        self._make(TaskChanged(entry.task.id, entry.task, changed(entry.task, **fields)))
 
-    def add_run(self, entry: Entry, run: RunRecord) -> None:
+    def add_run(
+        self, entry: TaskState, run: RunRecord, payload: str | None = None, *, carried: bool = False
+    ) -> None:
         """Put a new run in the place of the newest one; it has no nodes yet."""
         if entry.nodes is not None:
-            self._put(Change("nodes", entry.task.id, tuple(entry.nodes), None))
-        self._put(Change("run", entry.task.id, entry.run, run))
+            self._make(NodesLeft(entry.task.id, tuple(entry.nodes)))
+        self._make(RunAdded(entry.task.id, entry.run, run, payload, carried))
 
-    def run(self, entry: Entry, **fields: Any) -> None:
+    def run(self, entry: TaskState, **fields: Any) -> None:
         assert entry.run is not None
-        self._put(Change("run", entry.task.id, entry.run, changed(entry.run, **fields)))
+        self._make(RunChanged(entry.task.id, entry.run, changed(entry.run, **fields)))
 
-    def add_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
-        self._put(Change("nodes", entry.task.id, None, nodes))
+    def add_nodes(self, entry: TaskState, nodes: tuple[NodeRecord, ...]) -> None:
+        """The nodes of a first admission. The results of its upstreams are fixed with it."""
+        assert entry.run is not None
+        task = entry.task
+        self._make(NodesCreated(task.id, task.seq, entry.run.number, nodes, pins=bool(task.depends_on)))
 
-    def carry_nodes(self, entry: Entry, nodes: tuple[NodeRecord, ...]) -> None:
+    def carry_nodes(self, entry: TaskState, nodes: tuple[NodeRecord, ...]) -> None:
         """Give a new run the nodes of the one before it. Those that then succeed have the results that they had."""
-        self._put(Change("carried", entry.task.id, None, nodes))
+        assert entry.run is not None
+        self._make(NodesCreated(entry.task.id, entry.task.seq, entry.run.number, nodes, carried=True))
 
-    def node(self, entry: Entry, pos: int, **fields: Any) -> NodeRecord:
+    def node(self, entry: TaskState, pos: int, **fields: Any) -> NodeRecord:
         assert entry.nodes is not None
         after = changed(entry.nodes[pos], **fields)
-        self._put(Change("node", entry.task.id, entry.nodes[pos], after))
+        self._make(NodeChanged(entry.task.id, entry.nodes[pos], after))
         return after
 
-    def quarantine(self, entry: Entry, why: str | None) -> None:
-        self._put(Change("quarantine", entry.task.id, entry.quarantined, why))
+    def lift_quarantine(self, entry: TaskState) -> None:
+        self._make(QuarantineLifted(entry.task.id, entry.task.seq, entry.quarantined))
 
     def schedule(self, before: ScheduleRecord | None, after: ScheduleRecord | None) -> None:
         """Put a schedule in the place of what there was; one of the two may be nothing. What is taken back is what
         stands in the state, whatever the caller has made of it meanwhile.
         """
         (name,) = {record.name for record in (before, after) if record is not None}
-        self._put(Change("schedule", name, self.state.schedules.by_name.get(name), after))
+        self._make(ScheduleChanged(name, self.state.schedules.by_name.get(name), after))
 
     def attempt(self, record: AttemptRecord) -> None:
         self.attempts.append(record)
@@ -232,32 +190,31 @@ class Draft:
                 return True
         return False
 
-    def cycle(self, entry: Entry, path: tuple[str, ...] | None) -> None:
+    def cycle(self, entry: TaskState, path: tuple[str, ...] | None) -> None:
         if entry.cycle != path:
-            self._put(Change("cycle", entry.task.id, entry.cycle, path))
+            self._make(CycleFound(entry.task.id, entry.cycle, path))
 
-    def _put(self, change: Change) -> None:
+    def _make(self, move: Move) -> None:
         try:
-            self.state.apply(change)
+            move.make(self.state)
         except IllegalMove as illegal:
-            story = self._story(change.task)
-            raise IllegalMove(illegal.machine, illegal.key, illegal.before, illegal.after, story) from None
-        self.changes.append(change)
+            task = getattr(move, "task", None)
+            raise IllegalMove(
+                illegal.machine, illegal.key, illegal.before, illegal.after, self._story(task)
+            ) from None
+        self.journal.append(move)
 
-    def _story(self, task: str) -> list[str]:
+    def _story(self, task: str | None) -> list[str]:
         """What the turn has done with the task so far."""
         mine = [event for event in self.events if event.task == task][-STORY_SHOWN:]
         return [event.kind if event.node is None else f"{event.kind} {event.node}" for event in mine]
-
-    def write(self, statement: str, **params: Any) -> None:
-        self.extra.append(Write(statement, params))
 
     # --- events ---------------------------------------------------------------------------------------------
 
     def event(
         self,
         kind: str,
-        entry: Entry | None = None,
+        entry: TaskState | None = None,
         *,
         before: str | None = None,
         after: str | None = None,
@@ -302,12 +259,6 @@ class Draft:
             ids.sort(key=lambda task: self.state.entries[task].task.seq)
             self.event(kind, cause=cause, count=len(ids), ids=ids[:BLOCKED_IDS_SHOWN])
         self.state.flips.clear()
-
-
-def _cut(noted: dict[Any, Any], length: int) -> None:
-    """Forget what was noted last."""
-    while len(noted) > length:
-        noted.popitem()
 
 
 def fresh_run(task: TaskRecord, number: int, now_ms: int, *, started: bool = False) -> RunRecord:

@@ -9,24 +9,25 @@ from typing import Any
 from actors.errors import DependencyCycle, MoveRefused, TaskUnknown, UnknownGraph
 from actors.messages import Edit, Moved, Unset
 from storage.records import NodeStatus, RunStatus
+from storage.writes import NodePayloadsSet, PayloadSet, TitleSet
 
-from .budget import warn
+from .booking import warn
 from .cycles import circle_through, recheck_cycles
 from .draft import Draft
-from .entry import Entry
-from .needs import Looked
+from .prefetch import Prefetched
 from .shape import node_payloads, shape_of, shape_text
 from .submit import check_handlers, check_upstreams, nodes_of, upstreams_in
+from .task_state import TaskState
 
 _PLAIN = ("priority", "attempts_max", "send_backs_max", "budget", "mode", "goal", "depends_on", "fail_fast")
 """Fields of `Edit` that are fields of the record under the same name."""
 
 
-def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
+def decide_edit(draft: Draft, message: Edit, prefetched: Prefetched) -> Moved:
     entry = _entry(draft, message)
     assert entry.run is not None
     if not isinstance(message.depends_on, Unset):
-        _check_edges(draft, entry, message.depends_on, looked)
+        _check_edges(draft, entry, message.depends_on, prefetched)
     fields: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN if name in message.changes}
     if "depends_on" in fields:
         fields["depends_on"] = tuple(sorted(fields["depends_on"]))
@@ -38,9 +39,9 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
     if not isinstance(message.depends_on, Unset):
         recheck_cycles(draft)
     if not isinstance(message.title, Unset):
-        draft.write("set_title", seq=entry.task.seq, title=message.title)
+        draft.writes.append(TitleSet(entry.task.seq, message.title))
     if "payload" in message.changes:
-        draft.write("set_payload", seq=entry.task.seq, payload=message.payload_text)
+        draft.writes.append(PayloadSet(entry.task.seq, message.payload_text))
         _raise_generations(draft, entry)
     draft.event("task.edited", entry, fields=sorted(message.changes))
     warn(draft, entry, before, entry.task)
@@ -55,7 +56,7 @@ def decide_edit(draft: Draft, message: Edit, looked: Looked) -> Moved:
     return Moved(entry.task.id, entry.run.number, entry.run.status, note=note)
 
 
-def _entry(draft: Draft, message: Edit) -> Entry:
+def _entry(draft: Draft, message: Edit) -> TaskState:
     """The task, if it may be edited so as it stands."""
     entry = draft.state.entries.get(message.task)
     if entry is None:
@@ -83,16 +84,16 @@ def _entry(draft: Draft, message: Edit) -> Entry:
     return entry
 
 
-def _check_edges(draft: Draft, entry: Entry, upstreams: tuple[str, ...], looked: Looked) -> None:
+def _check_edges(draft: Draft, entry: TaskState, upstreams: tuple[str, ...], prefetched: Prefetched) -> None:
     task = entry.task.id
-    check_upstreams(draft.state, looked, task, upstreams, frozenset())
-    above = upstreams_in(draft.state, looked)
+    check_upstreams(draft.state, prefetched, task, upstreams, frozenset())
+    above = upstreams_in(draft.state, prefetched)
     path = circle_through(task, lambda name: upstreams if name == task else above(name))
     if path is not None:
         raise DependencyCycle(path)
 
 
-def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
+def _shape_fields(draft: Draft, entry: TaskState, message: Edit) -> dict[str, Any]:
     """The record's fields for a new handler, new nodes or another graph."""
     if not isinstance(message.graph, Unset):
         if message.graph not in draft.state.graphs:
@@ -106,11 +107,11 @@ def _shape_fields(draft: Draft, entry: Entry, message: Edit) -> dict[str, Any]:
     )
     shape = shape_of(shape_text(nodes))
     check_handlers(draft.state, shape)
-    draft.write("set_node_payloads", seq=entry.task.seq, node_payloads=node_payloads(nodes))
+    draft.writes.append(NodePayloadsSet(entry.task.seq, node_payloads(nodes)))
     return {"graph": None, "shape": shape.text}
 
 
-def _raise_generations(draft: Draft, entry: Entry) -> None:
+def _raise_generations(draft: Draft, entry: TaskState) -> None:
     """A node that was tried but not finished will work on another payload: its results so far are of an
     older generation.
     """

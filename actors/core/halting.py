@@ -15,13 +15,13 @@ from typing import Any
 from storage.records import Halt, NodeStatus, RunStatus
 
 from .draft import Draft
-from .entry import Entry
+from .task_state import TaskState
 
 NAMES_SHOWN = 100
 """Nodes named in one event; the count beside them is the whole."""
 
 
-def say_reached(draft: Draft, entry: Entry) -> None:
+def say_reached(draft: Draft, entry: TaskState) -> None:
     """Enter since when the first gate that was reached, and has not been said to be, waits for a person."""
     assert entry.progress is not None
     draft.about = entry.task.id
@@ -37,7 +37,7 @@ def say_reached(draft: Draft, entry: Entry) -> None:
     draft.moves += 1
 
 
-def halt_run(draft: Draft, entry: Entry, halt: Halt) -> None:
+def halt_run(draft: Draft, entry: TaskState, halt: Halt) -> None:
     """The run gives its slot back until a person lets it go on."""
     assert entry.run is not None
     names = names_of(entry, waiting_for(entry, halt))
@@ -55,18 +55,18 @@ def halt_run(draft: Draft, entry: Entry, halt: Halt) -> None:
     draft.moves += 1
 
 
-def waiting_for(entry: Entry, halt: Halt) -> list[int]:
+def waiting_for(entry: TaskState, halt: Halt) -> list[int]:
     """Positions of the nodes that a run short of this could go on with, in the order of the graph."""
     assert entry.progress is not None
     return sorted(entry.progress.ready if halt in (Halt.STEP, Halt.BUDGET) else entry.progress.reached)
 
 
-def names_of(entry: Entry, places: list[int]) -> list[str]:
+def names_of(entry: TaskState, places: list[int]) -> list[str]:
     assert entry.progress is not None
     return [entry.progress.specs[pos].name for pos in places]
 
 
-def resume_run(draft: Draft, entry: Entry, reason: str, node: str, **fields: Any) -> None:
+def resume_run(draft: Draft, entry: TaskState, reason: str, node: str, **fields: Any) -> None:
     """A halted run goes on at its old place."""
     assert entry.run is not None
     before = entry.run.status

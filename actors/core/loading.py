@@ -11,9 +11,9 @@ from storage.records import NodeRecord, TaskRecord
 from storage.sqlite.loading import LoadedCompany, LoadedTask
 
 from .cycles import mark_cycles
-from .entry import Entry, Graph
 from .shape import shape_of, spec_of, users_of
 from .state import CompanyState
+from .task_state import Graph, TaskState
 
 
 def check_texts(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
@@ -24,13 +24,13 @@ def check_texts(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
     users_of([spec_of(node.spec) for node in nodes])
 
 
-def entries_of(loaded: Iterable[LoadedTask]) -> list[Entry]:
+def entries_of(loaded: Iterable[LoadedTask]) -> list[TaskState]:
     """Entries for all of them, in the order of their sequence. Bad ones come as quarantined."""
     return [_entry(task) for task in sorted(loaded, key=lambda task: task.record.seq)]
 
 
-def _entry(task: LoadedTask) -> Entry:
-    entry = Entry(task.record)
+def _entry(task: LoadedTask) -> TaskState:
+    entry = TaskState(task.record)
     entry.run = task.run
     entry.quarantined = task.quarantined if task.quarantined is not None else task.bad
     entry.readable = task.readable

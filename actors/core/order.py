@@ -5,15 +5,14 @@ gates are open.
 from __future__ import annotations
 
 from bisect import bisect_left
-from heapq import heapify, heappop, heappush
 
 from storage.records import RunRecord, TaskRecord
 
+from .heap import Heap
+
 Key = tuple[int, int, int]
-_Place = tuple[int, int, int, str]
+Place = tuple[int, int, int, str]
 """A key, and the task that has it: places sort as their keys do."""
-_HEAP_SLACK = 64
-"""The heap is rebuilt when more than half of it, and more than this, is stale."""
 
 
 def order_key(task: TaskRecord, run: RunRecord) -> Key:
@@ -25,60 +24,44 @@ def order_key(task: TaskRecord, run: RunRecord) -> Key:
 
 
 class OpenQueue:
-    """Tasks whose own gates are all open, by order. Adding, leaving and looking at the first cost a logarithm.
+    """Tasks whose own gates are all open, by order. A hundred thousand may wait in it, so a task costs one tuple."""
 
-    A heap with stale places: a place counts only while it is the task's current one. A hundred thousand tasks may wait
-    in it, so a task costs one tuple.
-    """
-
-    __slots__ = ("_heap", "_places", "_sorted")
+    __slots__ = ("_heap", "_sorted")
 
     def __init__(self) -> None:
-        self._places: dict[str, _Place] = {}
-        self._heap: list[_Place] = []
-        self._sorted: list[_Place] | None = None
+        self._heap: Heap[str, Place] = Heap()
+        self._sorted: list[Place] | None = None
         """For reads, kept until the next change: a list of all tasks asks once for each of them."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._heap)
 
     def __contains__(self, task: object) -> bool:
-        return task in self._places
+        return task in self._heap
 
     def put(self, task: str, key: Key) -> None:
         """Add a task, or give it a new key."""
-        place = (*key, task)
-        if self._places.get(task) == place:
-            return
-        self._places[task] = place
-        self._sorted = None
-        heappush(self._heap, place)
-        if len(self._heap) > 2 * len(self._places) + _HEAP_SLACK:
-            self._heap = list(self._places.values())
-            heapify(self._heap)
+        if self._heap.put(task, (*key, task)):
+            self._sorted = None
 
     def discard(self, task: str) -> None:
-        if self._places.pop(task, None) is not None:
+        if self._heap.discard(task):
             self._sorted = None
 
     def first(self) -> str | None:
-        place = self.first_place()
+        place = self._heap.first()
         return None if place is None else place[3]
 
-    def first_place(self) -> _Place | None:
-        while self._heap:
-            place = self._heap[0]
-            if self._places.get(place[3]) is place:
-                return place
-            heappop(self._heap)
-        return None
+    def first_place(self) -> Place | None:
+        """The first, after its key."""
+        return self._heap.first()
 
     def ahead_of(self, key: Key, shown: int) -> tuple[list[str], int]:
         """Of the tasks that go before ``key``, the first ``shown`` in order, and how many there are. For reads."""
         places, ahead = self.places_ahead_of(key, shown)
         return [place[3] for place in places], ahead
 
-    def places_ahead_of(self, key: Key, shown: int) -> tuple[list[_Place], int]:
+    def places_ahead_of(self, key: Key, shown: int) -> tuple[list[Place], int]:
         ahead = bisect_left(self._in_order(), (*key, ""))
         return self._in_order()[: min(ahead, shown)], ahead
 
@@ -86,9 +69,9 @@ class OpenQueue:
         """The first ``count`` tasks in order. For reads."""
         return [place[3] for place in self._in_order()[:count]]
 
-    def _in_order(self) -> list[_Place]:
+    def _in_order(self) -> list[Place]:
         if self._sorted is None:
-            self._sorted = sorted(self._places.values())
+            self._sorted = self._heap.in_order()
         return self._sorted
 
 

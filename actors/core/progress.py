@@ -10,10 +10,10 @@ A gate is never ready: nothing of it can start. It is *reached* when nothing is 
 from __future__ import annotations
 
 from collections.abc import Set
-from heapq import heappop, heappush
 
 from storage.records import NodeRecord, NodeStatus
 
+from .heap import Heap
 from .shape import NodeSpec
 
 _NONE = dict.fromkeys(NodeStatus, 0)
@@ -48,7 +48,7 @@ class Gates:
 
 
 class Progress:
-    __slots__ = ("_heap", "counts", "gates", "idle", "ready", "resting", "running", "specs", "unmet", "users")
+    __slots__ = ("counts", "gates", "idle", "ready", "resting", "running", "specs", "unmet", "users")
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Progress:
         self.counts = _NONE.copy()
         self.idle: set[int] = set()
         """Pending and not backing off; ready once nothing is unmet."""
-        self.ready: set[int] = set()
+        self.ready: Heap[int, tuple[int]] = Heap()
+        """By position."""
         self.resting: dict[int, int] = {}
         """Backing off: position → the time before which it must not start, ms."""
         self.running: set[int] = set()
         self.gates = Gates(gates) if gates else None
-        self._heap: list[int] = []
 
     def move(self, before: NodeRecord | None, after: NodeRecord | None) -> None:
         """Replace one node's record by another; ``None`` for a node that is not there (yet, or any more)."""
@@ -91,9 +91,8 @@ class Progress:
 
     def next_ready(self) -> int | None:
         """The ready node that stands first in the graph."""
-        while self._heap and self._heap[0] not in self.ready:
-            heappop(self._heap)
-        return self._heap[0] if self._heap else None
+        first = self.ready.first()
+        return None if first is None else first[0]
 
     @property
     def reached(self) -> Set[int]:
@@ -142,5 +141,4 @@ class Progress:
         if self.gates is not None and pos in self.gates.all:
             self.gates.reach(pos)
             return
-        self.ready.add(pos)
-        heappush(self._heap, pos)
+        self.ready.put(pos, (pos,))

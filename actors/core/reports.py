@@ -12,15 +12,16 @@ from typing import Any
 
 from actors.messages import ATTEMPTS_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
-from storage.values import value
 
 from .advance import cancel_nodes, finish
-from .budget import Spending, book_late, book_spending, settle
-from .draft import AttemptKey, Draft, EndAttempt
-from .entry import Entry, current_node
-from .needs import NOTHING_FOUND, Looked
+from .booking import book_late, book_spending, settle
+from .draft import Draft
+from .effects import EndAttempt
+from .inputs import Report, Spending
+from .prefetch import NOTHING_FOUND, Prefetched
 from .retry import backoff_s, due_ms
 from .shape import spec_of
+from .task_state import TaskState, current_node
 
 UNCLEAN_MAX = 5
 """So many deaths of the process with a node executing and the node fails: it may be what kills the process."""
@@ -28,32 +29,7 @@ UNCLEAN_MAX = 5
 _COUNTS = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED})
 
 
-@value
-class Report:
-    """What an attempt says of itself when it has ended.
-
-    ``result`` is JSON text, for a success only. ``give_up``: no further try. ``again_s``: the handler asked
-    to be tried again in so many seconds, at no cost. ``abandoned``: it did not end within the grace and was
-    left behind. ``bad_row``: what it was to be given cannot be read; its task is not to be trusted.
-    ``illegal_phase``: where it was when it made a move outside its table. ``node``: the node's name.
-    ``spent``: what it spent in all, if it was expected to or did. ``assumed``: it is not there to say that.
-    """
-
-    key: AttemptKey
-    end: AttemptEnd
-    result: str | None = None
-    error: str | None = None
-    give_up: bool = False
-    again_s: float | None = None
-    abandoned_after_s: float | None = None
-    bad_row: str | None = None
-    illegal_phase: str | None = None
-    node: str | None = None
-    spent: int | None = None
-    assumed: bool = False
-
-
-def decide_report(draft: Draft, report: Report, looked: Looked = NOTHING_FOUND) -> bool:
+def decide_report(draft: Draft, report: Report, prefetched: Prefetched = NOTHING_FOUND) -> bool:
     """End the attempt; says whether the report counted."""
     key = report.key
     draft.about = key.task
@@ -63,7 +39,7 @@ def decide_report(draft: Draft, report: Report, looked: Looked = NOTHING_FOUND) 
     if entry is None or node is None:
         _note_late(draft, report)
         if report.spent is not None:
-            book_late(draft, key, report.spent, report.node, looked.booked.get(key))
+            book_late(draft, key, report.spent, report.node, prefetched.booked.get(key))
         return False
     assert entry.run is not None
     if report.abandoned_after_s is not None:
@@ -104,14 +80,14 @@ def decide_report(draft: Draft, report: Report, looked: Looked = NOTHING_FOUND) 
     return True
 
 
-def decide_spending(draft: Draft, spending: Spending, looked: Looked = NOTHING_FOUND) -> None:
+def decide_spending(draft: Draft, spending: Spending, prefetched: Prefetched = NOTHING_FOUND) -> None:
     """Book what an attempt has spent so far."""
     key = spending.key
     draft.about = key.task
     entry = draft.state.entries.get(key.task)
     node = None if entry is None else current_node(entry, key)
     if entry is None or node is None:
-        book_late(draft, key, spending.spent, spending.node, looked.booked.get(key))
+        book_late(draft, key, spending.spent, spending.node, prefetched.booked.get(key))
     else:
         book_spending(draft, entry, node, spending.spent)
 
@@ -135,7 +111,7 @@ def _note_late(draft: Draft, report: Report) -> None:
 
 
 def _end(
-    draft: Draft, entry: Entry, node: NodeRecord, report: Report, end: AttemptEnd, error: str | None
+    draft: Draft, entry: TaskState, node: NodeRecord, report: Report, end: AttemptEnd, error: str | None
 ) -> None:
     assumed = report.assumed or end is AttemptEnd.LOST
     spent = settle(draft, entry, node, report.spent, assume=assumed)
@@ -159,7 +135,7 @@ def _end(
 
 def _event(
     draft: Draft,
-    entry: Entry,
+    entry: TaskState,
     node: NodeRecord,
     kind: str,
     after: NodeStatus,
@@ -178,14 +154,14 @@ def _event(
     )
 
 
-def _succeed(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _succeed(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     _end(draft, entry, node, report, AttemptEnd.SUCCEEDED, None)
     draft.results[(entry.task.seq, node.run, node.pos)] = report.result or "null"
     draft.node(entry, node.pos, status=NodeStatus.SUCCEEDED, unclean=0)
     _event(draft, entry, node, "attempt.succeeded", NodeStatus.SUCCEEDED, None)
 
 
-def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _fail(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     """A try is used. It is tried again after a pause that grows, unless it was the last or the handler gave
     up.
     """
@@ -204,21 +180,21 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
         cancel_nodes(draft, entry, "stopped")
 
 
-def _postpone(draft: Draft, entry: Entry, node: NodeRecord, report: Report, again_s: float) -> None:
+def _postpone(draft: Draft, entry: TaskState, node: NodeRecord, report: Report, again_s: float) -> None:
     due = due_ms(draft.now_ms, again_s)
     _end(draft, entry, node, report, AttemptEnd.INTERRUPTED, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING, not_before_ms=due, error=report.error)
     _event(draft, entry, node, "attempt.postponed", NodeStatus.PENDING, report.error, not_before_ms=due)
 
 
-def _interrupt(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _interrupt(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     """Shutdown, or a fault of ours: it runs again, costs nothing and overwrites no error."""
     _end(draft, entry, node, report, report.end, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING)
     _event(draft, entry, node, "attempt.interrupted", NodeStatus.PENDING, None, why=report.error)
 
 
-def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _end_stopped(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     """The run is stopping, or another node of it gave up. If that one has been retried since, this one goes on too."""
     assert entry.run is not None
     assert entry.progress is not None
@@ -230,7 +206,7 @@ def _end_stopped(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -
     _event(draft, entry, node, "attempt.stopped", after, reason)
 
 
-def _supersede(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _supersede(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     """What it worked with was sent back: however it ends, it has ended so. The generation rose with that commit."""
     _end(draft, entry, node, report, AttemptEnd.SUPERSEDED, report.error)
     draft.node(entry, node.pos, status=NodeStatus.PENDING, superseded=False)
@@ -243,7 +219,7 @@ def _came_late(report: Report) -> bool:
     return report.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED)
 
 
-def _lose(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
+def _lose(draft: Draft, entry: TaskState, node: NodeRecord, report: Report) -> None:
     """The process died under it. No try is used, but a node that was there five times when it happened has
     had enough.
     """
@@ -258,7 +234,7 @@ def _lose(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
         cancel_nodes(draft, entry, "stopped")
 
 
-def identity(draft: Draft, entry: Entry, node: NodeRecord) -> str:
+def identity(draft: Draft, entry: TaskState, node: NodeRecord) -> str:
     """The name of one attempt, the same in every process and at every time."""
     name = spec_of(node.spec).name
     return f"{draft.state.company.name}/{entry.task.id}/{node.run}/{name}/{node.attempts}"

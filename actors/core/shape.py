@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 
 import attrs
 
@@ -102,17 +103,10 @@ def users_of(specs: Sequence[NodeSpec]) -> tuple[tuple[int, ...], ...]:
             if not 0 <= upstream < len(specs):
                 raise ValueError(f"node {spec.name!r} is after a node that is not there")
             users[upstream].append(place)
-    unmet = [len(spec.after) for spec in specs]
-    free = [place for place, count in enumerate(unmet) if count == 0]
-    walked = 0
-    while free:
-        walked += 1
-        for user in users[free.pop()]:
-            unmet[user] -= 1
-            if unmet[user] == 0:
-                free.append(user)
-    if walked != len(specs):
-        raise ValueError("its nodes form a circle")
+    try:
+        TopologicalSorter({place: spec.after for place, spec in enumerate(specs)}).prepare()
+    except CycleError:
+        raise ValueError("its nodes form a circle") from None
     return tuple(tuple(places) for places in users)
 
 

@@ -18,10 +18,11 @@ from actors.errors import (
 from actors.messages import Gate, Node, Submit, SubmitMany, Submitted
 from storage.codec import encode
 from storage.records import TaskRecord
+from storage.writes import TaskTexts
 
 from .cycles import circle_through, find_cycle
 from .draft import Draft, fresh_run
-from .needs import Looked
+from .prefetch import Prefetched
 from .shape import Shape, node_payloads, shape_of, shape_text
 from .state import CompanyState
 
@@ -35,27 +36,27 @@ class Fire:
     not_before_ms: int | None = None
 
 
-def decide_submit(draft: Draft, message: Submit, looked: Looked) -> Submitted:
-    return _submit_all(draft, (message,), looked, frozenset())[0]
+def decide_submit(draft: Draft, message: Submit, prefetched: Prefetched) -> Submitted:
+    return _submit_all(draft, (message,), prefetched, frozenset())[0]
 
 
-def decide_submit_many(draft: Draft, message: SubmitMany, looked: Looked) -> tuple[Submitted, ...]:
+def decide_submit_many(draft: Draft, message: SubmitMany, prefetched: Prefetched) -> tuple[Submitted, ...]:
     batch = {task.id: task.depends_on for task in message.tasks if task.id is not None}
     circle = find_cycle(batch)
     if circle is not None:
         raise DependencyCycle(circle)
-    return _submit_all(draft, message.tasks, looked, frozenset(batch))
+    return _submit_all(draft, message.tasks, prefetched, frozenset(batch))
 
 
-def carry_out(draft: Draft, task: Submit, looked: Looked, fire: Fire) -> Submitted:
+def carry_out(draft: Draft, task: Submit, prefetched: Prefetched, fire: Fire) -> Submitted:
     """The task of a schedule. Raises the refusals of `Submit`; the caller takes the draft back."""
-    return _submit(draft, task, looked, frozenset(), fire)
+    return _submit(draft, task, prefetched, frozenset(), fire)
 
 
-def check_template(draft: Draft, task: Submit, looked: Looked) -> None:
+def check_template(draft: Draft, task: Submit, prefetched: Prefetched) -> None:
     """Raise what would refuse the task as things stand."""
     _check(draft, task, shape_of(shape_text(nodes_of(task.handler, task.nodes))))
-    check_upstreams(draft.state, looked, "of the schedule", task.depends_on, frozenset())
+    check_upstreams(draft.state, prefetched, "of the schedule", task.depends_on, frozenset())
 
 
 def _check(draft: Draft, message: Submit, shape: Shape) -> None:
@@ -67,23 +68,23 @@ def _check(draft: Draft, message: Submit, shape: Shape) -> None:
 
 
 def _submit_all(
-    draft: Draft, tasks: Sequence[Submit], looked: Looked, batch: frozenset[str]
+    draft: Draft, tasks: Sequence[Submit], prefetched: Prefetched, batch: frozenset[str]
 ) -> tuple[Submitted, ...]:
     awaited = [task.id for task in tasks if task.id is not None and task.id in draft.state.missing]
-    answers = tuple(_submit(draft, task, looked, batch) for task in tasks)
+    answers = tuple(_submit(draft, task, prefetched, batch) for task in tasks)
     for task in awaited:  # planted rows wait for it: the one way in which a new task can close a circle
-        circle = circle_through(task, upstreams_in(draft.state, looked))
+        circle = circle_through(task, upstreams_in(draft.state, prefetched))
         if circle is not None:
             raise DependencyCycle(circle)
     return answers
 
 
-def upstreams_in(state: CompanyState, looked: Looked) -> Callable[[str], tuple[str, ...]]:
-    """The upstreams of any task, in memory or not, as far as ``looked`` was asked for them."""
+def upstreams_in(state: CompanyState, prefetched: Prefetched) -> Callable[[str], tuple[str, ...]]:
+    """The upstreams of any task, in memory or not, as far as ``prefetched`` was asked for them."""
 
     def upstreams(task: str) -> tuple[str, ...]:
         entry = state.entries.get(task)
-        return entry.task.depends_on if entry is not None else looked.edges.get(task, ())
+        return entry.task.depends_on if entry is not None else prefetched.edges.get(task, ())
 
     return upstreams
 
@@ -96,13 +97,13 @@ def check_handlers(state: CompanyState, shape: Shape) -> None:
 
 
 def check_upstreams(
-    state: CompanyState, looked: Looked, task: str, upstreams: Iterable[str], batch: frozenset[str]
+    state: CompanyState, prefetched: Prefetched, task: str, upstreams: Iterable[str], batch: frozenset[str]
 ) -> None:
     """Raise `UnknownUpstream` for ids that no task of the company has."""
     missing = [
         upstream
         for upstream in upstreams
-        if upstream not in state.entries and upstream not in looked.known and upstream not in batch
+        if upstream not in state.entries and upstream not in prefetched.known and upstream not in batch
     ]
     if missing:
         raise UnknownUpstream(task, missing)
@@ -113,13 +114,13 @@ def nodes_of(handler: str | None, nodes: tuple[Node | Gate, ...] | None) -> tupl
 
 
 def _submit(
-    draft: Draft, message: Submit, looked: Looked, batch: frozenset[str], fire: Fire | None = None
+    draft: Draft, message: Submit, prefetched: Prefetched, batch: frozenset[str], fire: Fire | None = None
 ) -> Submitted:
     state = draft.state
     nodes = nodes_of(message.handler, message.nodes)
     text = shape_text(nodes)
     content = _content(message, text, nodes) if message.key is not None or message.id is not None else None
-    existing = _existing(draft, message, looked, content)
+    existing = _existing(draft, message, prefetched, content)
     if existing is not None:
         return existing
     shape = shape_of(text)
@@ -128,7 +129,7 @@ def _submit(
     task = message.id if message.id is not None else f"@{seq}"
     if fire is None:  # else it is the schedule that would be to blame
         draft.about = task
-    check_upstreams(state, looked, task, message.depends_on, batch)
+    check_upstreams(state, prefetched, task, message.depends_on, batch)
     draft.company(task_seq=seq)
     not_before_ms = message.not_before_ms if fire is None else fire.not_before_ms
     record = TaskRecord(
@@ -148,16 +149,9 @@ def _submit(
         send_backs_max=message.send_backs_max,
         budget=message.budget,
     )
-    entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms))
-    draft.write(
-        "set_task_texts",
-        seq=seq,
-        title=message.title,
-        payload=message.payload_text,
-        node_payloads=node_payloads(nodes),
-        key=message.key,
-        content=content,
-    )
+    texts = TaskTexts(message.title, message.payload_text, node_payloads(nodes), message.key, content)
+    nominal_ms = None if fire is None else fire.nominal_ms
+    entry = draft.add_task(record, fresh_run(record, 1, draft.now_ms), texts, nominal_ms)
     draft.note_submitted(task, message.key, content)
     draft.event(
         "task.submitted",
@@ -169,8 +163,6 @@ def _submit(
         goal=message.goal,
         depends_on=list(message.depends_on[:100]),
     )
-    if fire is not None:
-        draft.write("set_task_fire", seq=seq, schedule=fire.schedule, nominal_ms=fire.nominal_ms)
     if not_before_ms is not None:
         draft.event("task.scheduled", entry, not_before_ms=not_before_ms)
     return Submitted(task, seq, 1)
@@ -202,23 +194,23 @@ def _content(message: Submit, shape: str, nodes: tuple[Node | Gate, ...]) -> str
     return hashlib.sha256(parts.encode("utf-8")).hexdigest()
 
 
-def _existing(draft: Draft, message: Submit, looked: Looked, content: str | None) -> Submitted | None:
+def _existing(draft: Draft, message: Submit, prefetched: Prefetched, content: str | None) -> Submitted | None:
     """The task that is already there under this key or id; raises a conflict if it is another one."""
     if message.key is not None:
-        holder = draft.keys.get(message.key, looked.keys.get(message.key))
+        holder = draft.keys.get(message.key, prefetched.keys.get(message.key))
         if holder is not None:
-            if message.id not in (None, holder) or _content_of(draft, looked, holder) != content:
+            if message.id not in (None, holder) or _content_of(draft, prefetched, holder) != content:
                 raise KeyConflict(message.key, holder)
             return _found(draft, holder)
-    if message.id is not None and (message.id in draft.contents or message.id in looked.contents):
-        if _content_of(draft, looked, message.id) != content:
+    if message.id is not None and (message.id in draft.contents or message.id in prefetched.contents):
+        if _content_of(draft, prefetched, message.id) != content:
             raise IdConflict(message.id)
         return _found(draft, message.id)
     return None
 
 
-def _content_of(draft: Draft, looked: Looked, task: str) -> str | None:
-    return draft.contents[task] if task in draft.contents else looked.contents.get(task)
+def _content_of(draft: Draft, prefetched: Prefetched, task: str) -> str | None:
+    return draft.contents[task] if task in draft.contents else prefetched.contents.get(task)
 
 
 def _found(draft: Draft, task: str) -> Submitted:

@@ -11,14 +11,14 @@ import attrs
 from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus
 
+from .admission import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
 from .advance import is_suspect
 from .budget import fits, halted_reason, limited, need_of, reason_of
-from .entry import Entry, halt_of
-from .gates import OPEN, Live, company_gates, hold_gates, line_gate, task_gates
 from .halting import names_of
 from .order import order_key
 from .shape import spec_of
 from .state import CompanyState
+from .task_state import TaskState, halt_of
 
 _SETTLED = {
     RunStatus.COMPLETED: (WorkState.COMPLETED, ReasonKind.COMPLETED),
@@ -41,7 +41,9 @@ queued.
 """
 
 
-def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[WorkState, tuple[Reason, ...]]:
+def work_state(
+    state: CompanyState, entry: TaskState, live: Live = OPEN
+) -> tuple[WorkState, tuple[Reason, ...]]:
     """The one state of the task and its reasons."""
     run = entry.run
     if entry.task.archived_ms is not None:
@@ -63,7 +65,7 @@ def work_state(state: CompanyState, entry: Entry, live: Live = OPEN) -> tuple[Wo
     return _queued_state(gates), gates or (_next(state),)
 
 
-def explain(state: CompanyState, company: str, entry: Entry, live: Live = OPEN) -> Explanation:
+def explain(state: CompanyState, company: str, entry: TaskState, live: Live = OPEN) -> Explanation:
     """All closed gates of a task; for one that is not queued, the reasons of its state."""
     where, reasons = work_state(state, entry, live)
     if entry.queued and entry.quarantined is None:
@@ -71,7 +73,7 @@ def explain(state: CompanyState, company: str, entry: Entry, live: Live = OPEN) 
     return Explanation(company, entry.task.id, where, reasons)
 
 
-def closed_gates(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
+def closed_gates(state: CompanyState, entry: TaskState, live: Live) -> list[Reason]:
     """Every closed gate of a queued task, in order. Empty exactly for what `advance` would admit before any
     other move.
     """
@@ -94,7 +96,7 @@ def _next(state: CompanyState) -> Reason:
     return Reason(ReasonKind.TASKS_AHEAD, count=0, numbers=numbers)
 
 
-def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
+def _settled_reason(entry: TaskState, kind: ReasonKind) -> Reason:
     assert entry.run is not None
     nodes: tuple[str, ...] = ()
     numbers: dict[str, int] = {}
@@ -114,7 +116,7 @@ def _settled_reason(entry: Entry, kind: ReasonKind) -> Reason:
     )
 
 
-def _halted_reasons(state: CompanyState, entry: Entry, run: RunRecord) -> list[Reason]:
+def _halted_reasons(state: CompanyState, entry: TaskState, run: RunRecord) -> list[Reason]:
     """What a person has to say: which steps are ready, which gates are reached, or whatever else it is short of."""
     reasons: list[Reason] = []
     halt = None if entry.progress is None else halt_of(run)
@@ -128,7 +130,7 @@ def _halted_reasons(state: CompanyState, entry: Entry, run: RunRecord) -> list[R
     return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
 
 
-def _gate_reasons(entry: Entry) -> list[Reason]:
+def _gate_reasons(entry: TaskState) -> list[Reason]:
     """The gates that are reached, and since when the first of them is."""
     if entry.progress is None or not entry.progress.reached:
         return []
@@ -137,7 +139,7 @@ def _gate_reasons(entry: Entry) -> list[Reason]:
     return [_nodes(ReasonKind.APPROVAL, names_of(entry, places), min(times, default=None))]
 
 
-def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reason, ...]:
+def _active_reasons(state: CompanyState, entry: TaskState, live: Live) -> tuple[Reason, ...]:
     """What the nodes of an active run are doing. A run between two moves says that it is about to end."""
     if live.no_host:
         return _without_host(entry)
@@ -167,7 +169,7 @@ def _active_reasons(state: CompanyState, entry: Entry, live: Live) -> tuple[Reas
     return tuple(reasons) or (Reason(ReasonKind.ENDING),)
 
 
-def _without_host(entry: Entry) -> tuple[Reason, ...]:
+def _without_host(entry: TaskState) -> tuple[Reason, ...]:
     """Nothing executes where no process runs the database, whatever was going on when the last one ended."""
     progress = entry.progress
     if progress is None or not progress.running:
@@ -175,7 +177,7 @@ def _without_host(entry: Entry) -> tuple[Reason, ...]:
     return (_nodes(ReasonKind.NO_HOST, [progress.specs[pos].name for pos in sorted(progress.running)]),)
 
 
-def _waiting_reasons(entry: Entry, names: list[str], live: Live) -> list[Reason]:
+def _waiting_reasons(entry: TaskState, names: list[str], live: Live) -> list[Reason]:
     """Attempts that gave their execution slot back to wait; the run keeps its run slot."""
     waits = [
         (name, live.waiting[entry.task.id, name]) for name in names if (entry.task.id, name) in live.waiting
@@ -186,7 +188,7 @@ def _waiting_reasons(entry: Entry, names: list[str], live: Live) -> list[Reason]
     ]
 
 
-def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason]:
+def _ready_reasons(state: CompanyState, entry: TaskState, live: Live) -> list[Reason]:
     """Why ready nodes of a running run are not executing."""
     assert entry.progress is not None
     specs = entry.progress.specs
@@ -235,7 +237,7 @@ def _ready_reasons(state: CompanyState, entry: Entry, live: Live) -> list[Reason
     return [*reasons, _nodes(ReasonKind.NODE_READY, names)]
 
 
-def _poor_reasons(state: CompanyState, entry: Entry, poor: list[int]) -> list[Reason]:
+def _poor_reasons(state: CompanyState, entry: TaskState, poor: list[int]) -> list[Reason]:
     """For the budgets that have no room for these nodes; the estimate is the least of them."""
     if not poor:
         return []
@@ -249,7 +251,7 @@ def _poor_reasons(state: CompanyState, entry: Entry, poor: list[int]) -> list[Re
     ]
 
 
-def _node_at(entry: Entry, pos: int) -> NodeRecord:
+def _node_at(entry: TaskState, pos: int) -> NodeRecord:
     assert entry.nodes is not None
     return entry.nodes[pos]
 

@@ -19,8 +19,8 @@ import attrs
 import structlog
 import trio
 
-from actors.core.draft import AttemptKey
-from actors.core.reports import Report
+from actors.core.effects import AttemptKey
+from actors.core.inputs import Report
 from actors.core.shape import NodeSpec
 from actors.core.transitions import PHASE_MOVES, Phase, check_move
 

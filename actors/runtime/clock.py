@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from actors.core.schedules import BACK_MS
+from actors.core.schedules.state import BACK_MS
 
 
 def wall_clock_ms() -> int:

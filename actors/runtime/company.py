@@ -1,7 +1,7 @@
 """A company's actor: one loop, one message at a time, one question: what may start now?
 
-A turn takes messages, reads what they need, decides, advances, commits, publishes and acts. Deciding awaits
-nothing, so no turn can begin inside another; acting comes after the commit, so nothing is seen or done that
+A turn takes messages, reads what they need, makes the pure `actors.core.turn.turn`, commits, publishes and acts.
+That awaits nothing, so no turn can begin inside another; acting comes after the commit, so nothing is seen or done that
 is not durable. A turn that is refused, or whose deciding raises, is undone in memory: nothing happened.
 
 The actor holds its company's state and nothing else. Its mailbox and the attempts belong to the runtime and
@@ -11,23 +11,19 @@ survive it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-import attrs
 import trio
-from outcome import Error, Outcome, Value
+from outcome import Error, Value
 
-from actors.core.advance import MOVES_MAX, advance
-from actors.core.budget import Spending
-from actors.core.decide import decide
-from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
+from actors.core.advance import Advanced
+from actors.core.effects import AttemptKey, CancelAttempt, Effect, EndAttempt, StartAttempt
+from actors.core.inputs import Dropped, Report, Spending
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, Needs, late_spenders, needs_of
-from actors.core.reports import Report, decide_report, decide_spending
+from actors.core.prefetch import NOTHING_FOUND, Needs, Prefetched, late_spenders, needs_of
 from actors.core.state import CompanyState
-from actors.core.unit import unit_of
+from actors.core.turn import Host, Turn, TurnFailed, turn
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
@@ -41,53 +37,25 @@ from storage.sqlite.loading import (
     find_company,
     load_company,
 )
-from storage.sqlite.unit_of_work import Committed, UnitOfWork
+from storage.sqlite.unit_of_work import Committed, Inputs
 
 from . import recovery
 from .attempts import Attempt, AttemptRef
 from .describe import describe
 from .directory import Cell, Memory
 from .executor import Executor
-from .inbox_host import write_answer
+from .inbox_host import encode_answer
 from .lookup import look_up
 from .mailbox import Envelope, Errand, Sweep
+from .one_by_one import OneByOne
 from .services import Services
 from .slots import TurnSlots
+from .taken import Taken
 
 BATCH_MAX = 100
 """Messages of one turn. More would only make the first of them wait for the last."""
 LOOK_AGAIN_S = 60.0
 """The loop never sleeps longer, so a wall clock that jumped is noticed."""
-
-
-@attrs.define
-class Crash(Exception):
-    """The actor cannot go on in this state of its memory. ``about`` is the task that was being decided, if
-    one was.
-    """
-
-    cause: BaseException
-    about: str | None = None
-
-    def __str__(self) -> str:
-        return describe(self.cause)
-
-
-@attrs.define
-class Turn:
-    """What one turn has taken and made so far."""
-
-    envelopes: list[Envelope]
-    reports: Sequence[Report] = ()
-    """Told by the registry at the actor's start, not by the mailbox."""
-    answers: list[Outcome[Any]] = attrs.field(factory=list)
-    draft: Draft | None = None
-    unit: UnitOfWork | None = None
-    """What is to be committed; nothing if the turn changed nothing."""
-    more: bool = False
-    wants_slot: bool = False
-    kept_back: bool = False
-    healed: bool = False
 
 
 class CompanyActor:
@@ -102,18 +70,13 @@ class CompanyActor:
         """Whether somebody waits to read between two turns."""
         self.wants_slot = False
         self._pending_reports: list[Report] = []
-        self._refusals: list[tuple[str, str]] = []
-        """Told messages that the database refused, each with its reason: an event is all that their senders get."""
+        self._dropped: list[Dropped] = []
+        """Told messages that the database refused: an event is all that their senders get."""
         self._guests: list[str] = []
         """Tasks that were read only because a message named them."""
-        self._singles = 0
-        """Messages that are taken one by one: the unit they were in was refused, and one of them is guilty."""
-        self._unseen: list[str] = []
-        """Tasks that the sweep has not come to yet."""
-        self._single_moves = 0
-        """Moves that are made one by one after them, for if none of the messages was."""
+        self.search = OneByOne()
         if cell.careful:  # an actor before this one crashed, so this one begins one thing at a time
-            self._go_one_by_one(min(len(self.mailbox), BATCH_MAX))
+            self.search.begin(min(len(self.mailbox), BATCH_MAX))
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -244,255 +207,189 @@ class CompanyActor:
 
     async def _turn(self) -> bool:
         """One pass; says whether there is more to do at once."""
-        alone = self._alone
-        turn = self._take()
-        looked = await self._look(turn)
+        alone = bool(self.search)
+        taken = self._take()
+        prefetched = await self._prefetch(taken)
         slots = TurnSlots(self.name, self._services.slots, self._services.registry)
         assert self._memory is not None
         self._memory.between_turns = trio.Event()
         try:
-            self._decide(turn, looked, slots)
-            committed = await self._commit(turn, slots)
+            made = self._decide(taken, prefetched, slots)
+            committed = await self._commit(taken, made, slots)
             if committed is None:
                 return True
-            self._act_or_answer(turn, committed, slots)
+            self._act_or_answer(taken, made, committed, slots)
         finally:
             self._readers_wait = bool(self._memory.between_turns.statistics().tasks_waiting)
             self._memory.between_turns.set()
             slots.give_back()
-        self.wants_slot = turn.wants_slot or turn.kept_back
-        if turn.wants_slot:
-            self._services.slots.want(self.name, self._state.company.weight)
-        if turn.kept_back:
-            self._services.slots.keep_back(self.name)
+        self._ask_for_slots(made.advanced)
         # no wake comes for what lay in the mailbox already and was not taken
-        return turn.more or alone or len(self.mailbox) > 0
+        return made.advanced.more or alone or len(self.mailbox) > 0
 
-    def _take(self) -> Turn:
+    def _ask_for_slots(self, advanced: Advanced) -> None:
+        self.wants_slot = advanced.wants_slot or advanced.kept_back
+        if advanced.wants_slot:
+            self._services.slots.want(self.name, self._state.company.weight)
+        if advanced.kept_back:
+            self._services.slots.keep_back(self.name)
+
+    def _take(self) -> Taken:
         """What the turn is about: all there is, or one thing alone while the guilty one is looked for."""
-        if not self._alone:
-            return Turn(self.mailbox.take(BATCH_MAX), self._pending_reports)
+        if not self.search:
+            return Taken(self.mailbox.take(BATCH_MAX), self._pending_reports, self._dropped)
         if self._pending_reports:
-            return Turn([], self._pending_reports[:1])
-        taken = self.mailbox.take(1) if self._singles else []
-        self._singles = self._singles - 1 if taken else 0
-        return Turn(taken)
+            return Taken([], self._pending_reports[:1], self._dropped)
+        envelopes = self.mailbox.take(1) if self.search.messages else []
+        self.search.took(len(envelopes))
+        return Taken(envelopes, dropped=self._dropped)
 
-    @property
-    def _alone(self) -> bool:
-        return self._singles > 0 or self._single_moves > 0
-
-    def _go_one_by_one(self, messages: int) -> None:
-        """The guilty one is among so many messages, or among the first moves of one turn."""
-        self._singles, self._single_moves = messages, MOVES_MAX
-
-    async def _look(self, turn: Turn) -> Looked:
+    async def _prefetch(self, taken: Taken) -> Prefetched:
         """Read what the messages name and memory does not hold, in one reading. If that goes wrong they are taken
         again; one that goes wrong alone as well is the guilty one.
         """
-        messages = [e.content for e in turn.envelopes if isinstance(e.content, Message)]
-        reports = [e.content for e in turn.envelopes if isinstance(e.content, Report | Spending)]
-        spenders = [one.key for one in (*turn.reports, *reports) if one.spent is not None]
+        messages = [e.content for e in taken.envelopes if isinstance(e.content, Message)]
+        reports = [e.content for e in taken.envelopes if isinstance(e.content, Report | Spending)]
+        spenders = [one.key for one in (*taken.reports, *reports) if one.spent is not None]
         try:
             late = late_spenders(self._state, spenders) if spenders else ()
             needs = needs_of(self._state, messages, self._services.now_ms(), late)
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:
             ours = isinstance(error, Exception) and not isinstance(error, StorageError)
-            guilty = turn.envelopes[0] if ours and self._alone and messages else None
-            self._blame(turn, guilty, error)
+            guilty = taken.envelopes[0] if ours and self.search and messages else None
+            self._blame(taken, guilty, error)
             raise
 
-    async def _read(self, needs: Needs) -> Looked:
+    async def _read(self, needs: Needs) -> Prefetched:
         company_id = self._state.company.company_id
-        found, looked = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
+        found, prefetched = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
         bad = [task for task in found.tasks if task.bad is not None]
         for task in bad:
             await self._quarantine(task)
         if bad:
             self._state.company = await self._stored_company()
-            found, looked = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
+            found, prefetched = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
-        return looked
+        return prefetched
 
-    def _decide(self, turn: Turn, looked: Looked, slots: TurnSlots) -> None:
-        """Everything from the messages to the moves. No checkpoint; an exception takes all of it back."""
-        draft = turn.draft = Draft(self._state, self._services.now_ms())
-        start = draft.mark()
-        current: Envelope | None = None
+    def _decide(self, taken: Taken, prefetched: Prefetched, slots: TurnSlots) -> Turn:
+        """The pure part. No checkpoint; what it raises has taken all of it back."""
+        services = self._services
         try:
-            for message, reason in self._refusals:
-                draft.event("message.refused", reason=reason, message=message)
-            for report in turn.reports:
-                decide_report(draft, report, looked)
-            for current in turn.envelopes:
-                turn.answers.append(self._decide_one(draft, current, looked, turn))
-            current = None
-            if not (self._alone and (turn.envelopes or turn.reports)):
-                moves_max = 1 if self._alone else MOVES_MAX
-                live = self._services.live(self.name)
-                before = draft.moves
-                advanced = advance(
-                    draft, slots, live, host_id=self._services.host_id, moves_max=moves_max, looked=looked
-                )
-                turn.more, turn.wants_slot = advanced.more, advanced.wants_slot
-                turn.kept_back = advanced.kept_back
-                swept = bool(turn.envelopes) and all(isinstance(e.content, Sweep) for e in turn.envelopes)
-                turn.healed = turn.healed or (swept and draft.moves > before and not advanced.on_time)
-            else:
-                turn.more = True
-            draft.note_flips()
-            turn.unit = None if draft.empty else unit_of(draft)
-        except Exception as error:
-            about = draft.about
-            draft.rollback(start)
-            self._blame(turn, current, error)
-            raise Crash(error, about) from error
+            return turn(
+                self._state,
+                taken.inputs(self._alive),
+                services.now_ms(),
+                slots,
+                Host(services.host_id, services.live(self.name), encode_answer),
+                prefetched=prefetched,
+                moves_max=self.search.moves_max(said=taken.said),
+            )
+        except TurnFailed as failed:
+            self._blame(taken, taken.envelope_at(failed.place), failed.cause)
+            raise
 
-    def _decide_one(self, draft: Draft, envelope: Envelope, looked: Looked, turn: Turn) -> Outcome[Any]:
-        """One message: its moves and its answer. A sender's mistake takes back only its own moves."""
-        content = envelope.content
-        draft.about = None
-        if isinstance(content, Report):
-            decide_report(draft, content, looked)
-            if content.bad_row is not None:
-                raise recovery.BadRow(content.key.task, content.bad_row)
-            return Value(None)
-        if isinstance(content, Spending):
-            decide_spending(draft, content, looked)
-            return Value(None)
-        if isinstance(content, Sweep):
-            turn.healed = recovery.look_again(draft, self.name, self._services, self._unseen) or turn.healed
-            return Value(None)
-        answer: Outcome[Any]
-        mark = draft.mark()
-        try:
-            answer = Value(decide(draft, content, looked))
-        except Refused as refusal:
-            draft.rollback(mark)
-            if envelope.reply is None:
-                draft.event(
-                    "message.refused", reason=clean_text(str(refusal)), message=type(content).__name__
-                )
-            answer = Error(refusal)
-        if envelope.inbox is not None:
-            write_answer(draft, envelope.inbox, content, answer)
-        return answer
+    def _alive(self) -> Iterator[AttemptKey]:
+        return (attempt.ref.key for attempt in self._services.registry.of_company(self.name))
 
-    def _blame(self, turn: Turn, guilty: Envelope | None, error: BaseException) -> None:
+    def _blame(self, taken: Taken, guilty: Envelope | None, error: BaseException) -> None:
         """The turn came to nothing: the guilty message is answered, the others are taken again by the next actor."""
         if guilty is not None and isinstance(guilty.content, Message):
             guilty.fail(ActorCrashed(self.name, describe(error)))
-            self.mailbox.put_back(envelope for envelope in turn.envelopes if envelope is not guilty)
+            self.mailbox.put_back(envelope for envelope in taken.envelopes if envelope is not guilty)
         else:
-            self.mailbox.put_back(turn.envelopes)
+            self.mailbox.put_back(taken.envelopes)
 
-    async def _commit(self, turn: Turn, slots: TurnSlots) -> Committed | None:
+    async def _commit(self, taken: Taken, made: Turn, slots: TurnSlots) -> Committed | None:
         """Make the turn durable; ``None`` if the database refused it, so that nothing of it happened."""
-        if turn.unit is None:
+        if made.unit is None:
             return Committed(0, 0, ())
         try:
-            pending = self._services.store.writer.submit(turn.unit)
+            pending = self._services.store.writer.submit(made.unit)
             slots.sent()
             return await pending.wait()
         except UnitRefused as refusal:
-            self._undo(turn, refusal)
+            self._undo(taken, made, refusal)
             return None
         except StaleEpoch as error:
-            for envelope in turn.envelopes:
-                envelope.fail(RuntimeClosed(str(error)))
+            taken.fail(RuntimeClosed(str(error)))
             raise
         except Exception as error:
             if not isinstance(error, StorageError):  # the unit itself raised it, so it changed nothing
-                self._undo(turn, error)
+                self._undo(taken, made, error)
                 return None
-            self._fail_unknown(turn)
+            taken.fail(OutcomeUnknown())
             raise
         except BaseException:
-            self._fail_unknown(turn)
+            taken.fail(OutcomeUnknown())
             raise
 
-    @staticmethod
-    def _fail_unknown(turn: Turn) -> None:
-        for envelope in turn.envelopes:
-            envelope.fail(OutcomeUnknown())
-
-    def _undo(self, turn: Turn, refusal: Exception) -> None:
+    def _undo(self, taken: Taken, made: Turn, refusal: Exception) -> None:
         """A unit was refused: undo it, and take its messages again one by one, so that only the guilty one
         hears of it.
         """
-        draft = turn.draft
-        assert draft is not None
-        about = draft.about
-        for change in reversed(draft.changes):
-            draft.state.undo(change)
-        if not self._alone:
-            self._go_one_by_one(len(turn.envelopes))
-            self.mailbox.put_back(turn.envelopes)
+        made.undo()
+        if not self.search:
+            self.search.begin(len(taken.envelopes))
+            self.mailbox.put_back(taken.envelopes)
             return
-        if turn.envelopes and isinstance(turn.envelopes[0].content, Message):
-            (envelope,) = turn.envelopes
+        if taken.envelopes and isinstance(taken.envelopes[0].content, Message):
+            (envelope,) = taken.envelopes
             envelope.fail(ActorCrashed(self.name, describe(refusal)))
             if envelope.reply is None:
-                self._refusals.append((type(envelope.content).__name__, describe(refusal)))
+                self._dropped.append(Dropped(type(envelope.content).__name__, describe(refusal)))
             return
-        self.mailbox.put_back(turn.envelopes)
-        raise Crash(refusal, about)
+        self.mailbox.put_back(taken.envelopes)
+        raise TurnFailed(refusal, made.about)
 
     # --- after the commit -----------------------------------------------------------------------------------
 
-    def _act_or_answer(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
+    def _act_or_answer(self, taken: Taken, made: Turn, committed: Committed, slots: TurnSlots) -> None:
         """`_act`; if it fails, those who ask are still answered: the change is durable, so it happened. What has
         ended is let go, or the next actor would take its report for a late one.
         """
         try:
-            self._act(turn, committed, slots)
+            self._act(taken, made, committed, slots)
         except Exception as error:
-            for envelope in turn.envelopes:
-                envelope.fail(ActorCrashed(self.name, describe(error), happened=True))
-            for effect in turn.draft.effects if turn.draft is not None else ():
+            taken.fail(ActorCrashed(self.name, describe(error), happened=True))
+            for effect in made.effects:
                 if isinstance(effect, EndAttempt):
                     self._executor.finish(AttemptRef(self.name, effect.key))
             raise
 
-    def _act(self, turn: Turn, committed: Committed, slots: TurnSlots) -> None:
+    def _act(self, taken: Taken, made: Turn, committed: Committed, slots: TurnSlots) -> None:
         """Durable, so now visible, and only then acted upon. No checkpoint."""
-        draft = turn.draft
-        assert draft is not None
-        self._refusals.clear()
-        self._pending_reports = self._pending_reports[len(turn.reports) :]
-        if not turn.envelopes and not turn.reports:
-            self._single_moves = max(0, self._single_moves - 1) if turn.more else 0
-        self._services.publisher.published(self.name, tuple(draft.events), committed)
-        inputs = iter(committed.inputs)
-        for effect in draft.effects:
-            self._perform(effect, inputs, slots)
-        for envelope, answer in zip(turn.envelopes, turn.answers, strict=True):
-            if isinstance(envelope.content, Sweep):
-                envelope.content.healed.settle(Value(turn.healed))
-            elif envelope.reply is not None:
-                envelope.reply.settle(answer)
-        self._forget(draft)
-
-    def _forget(self, draft: Draft) -> None:
-        """Let go of settled tasks that nobody waiting needs."""
-        for task in self._guests:
-            self._state.evict(task)
+        self._dropped.clear()
+        self._pending_reports = self._pending_reports[len(taken.reports) :]
+        if not taken.said:
+            self.search.moved(more=made.advanced.more)
+        self._services.publisher.published(self.name, tuple(made.events), committed)
+        given = iter(committed.inputs)
+        for effect in made.effects:
+            self._perform(effect, given, slots)
+        self._answer(taken, made)
+        made.evict(self._guests)
         self._guests.clear()
-        for change in draft.changes:
-            if change.kind in ("run", "task"):
-                self._state.evict(change.task)
 
-    def _perform(self, effect: Effect, inputs: Any, slots: TurnSlots) -> None:
-        executor = self._executor
+    def _perform(self, effect: Effect, given: Iterator[Inputs], slots: TurnSlots) -> None:
+        executor, ref = self._executor, AttemptRef(self.name, effect.key)
         if isinstance(effect, StartAttempt):
-            ref = AttemptRef(self.name, effect.key)
-            executor.start(slots.reserved(ref), effect, next(inputs))
+            executor.start(slots.reserved(ref), effect, next(given))
             slots.started(ref)
         elif isinstance(effect, CancelAttempt):
-            executor.cancel(AttemptRef(self.name, effect.key), effect.why)
-        elif isinstance(effect, EndAttempt):
-            executor.finish(AttemptRef(self.name, effect.key))
+            executor.cancel(ref, effect.why)
         else:
-            raise AssertionError(effect)
+            executor.finish(ref)
+
+    def _answer(self, taken: Taken, made: Turn) -> None:
+        answers = made.answers[len(made.answers) - len(taken.envelopes) :]
+        for envelope, answer in zip(taken.envelopes, answers, strict=True):
+            if isinstance(envelope.content, Sweep):
+                healed = made.healed or (taken.swept and made.moved)
+                envelope.content.healed.settle(Value(healed))
+            elif isinstance(answer, Refused):
+                envelope.fail(answer)
+            else:
+                envelope.answer(answer)

@@ -13,8 +13,7 @@ import attrs
 import structlog
 import trio
 
-from actors.core.budget import Spending
-from actors.core.reports import Report
+from actors.core.inputs import Report, Spending
 from actors.core.restart import counts
 from actors.core.state import CompanyState
 from actors.errors import CompanyParked, RuntimeClosed

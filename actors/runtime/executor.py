@@ -21,8 +21,8 @@ from typing import Any
 
 import trio
 
-from actors.core.draft import StartAttempt
-from actors.core.reports import Report
+from actors.core.effects import StartAttempt
+from actors.core.inputs import Report
 from actors.core.transitions import Phase
 from actors.errors import GiveUp, IllegalMove, RetryAfter
 from actors.handlers import Context

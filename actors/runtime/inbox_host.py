@@ -28,7 +28,6 @@ import structlog
 import trio
 from outcome import Error, Outcome, Value
 
-from actors.core.draft import Draft
 from actors.errors import (
     ActorCrashed,
     CompanyDeleted,
@@ -245,7 +244,9 @@ class InboxHost:
         if not owed:
             return
         now_ms = self._services.now_ms()
-        answers = [MessageAnswer(row.stored.number, now_ms, row.answer_text(what)) for row, what in owed]
+        answers = [
+            MessageAnswer(row.stored.number, now_ms, encode_answer(row.message, what)) for row, what in owed
+        ]
         try:
             await self.store.commit(AnswerMessages(answers))
         except BaseException:
@@ -281,20 +282,13 @@ class _Row(Reply):
             super().settle(outcome)
             self._told(self, outcome)
 
-    def answer_text(self, what: object) -> str:
-        if isinstance(what, BaseException):
-            return encode_error(what)
-        assert self.message is not None
-        return encode_reply(type(self.message), what)
 
-
-def write_answer(draft: Draft, number: int, message: Message[Any], answer: Outcome[Any]) -> None:
-    """Let the unit that carries out a message of the inbox answer it; refused if that was done before."""
-    if isinstance(answer, Error):
-        text = encode_error(answer.error)
-    else:
-        text = encode_reply(type(message), cast("Value[Any]", answer).value)
-    draft.write("inbox_answer", number=number, answered_ms=draft.now_ms, answer=text)
+def encode_answer(message: Message[Any] | None, answer: object) -> str:
+    """The text of a message's answer: its reply, or the error. What is no message can only have an error."""
+    if isinstance(answer, BaseException):
+        return encode_error(answer)
+    assert message is not None
+    return encode_reply(type(message), answer)
 
 
 def _message_of(row: StoredMessage) -> Message[Any]:

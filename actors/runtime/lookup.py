@@ -6,15 +6,15 @@ import json
 import sqlite3
 
 from actors.core.budget import Booked
-from actors.core.draft import AttemptKey
-from actors.core.firing import FIRED_MAX, Fired
+from actors.core.effects import AttemptKey
 from actors.core.loading import check_texts
-from actors.core.needs import Looked, Needs
+from actors.core.prefetch import Needs, Prefetched
+from actors.core.schedules.firing import FIRED_MAX, Fired
 from storage.sqlite.loading import FoundTasks, find_tasks
 from storage.sqlite.statements import SQL
 
 
-def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[FoundTasks, Looked]:
+def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[FoundTasks, Prefetched]:
     """The tasks that are asked for, and what else the messages need to know."""
     contents: dict[str, str | None] = {}
     keys: dict[str, str] = {}
@@ -34,7 +34,7 @@ def look_up(conn: sqlite3.Connection, company_id: int, needs: Needs) -> tuple[Fo
     closure = _closure(conn, company_id, needs)
     booked = {key: _booked(conn, company_id, key) for key in needs.booked}
     there = {key: one for key, one in booked.items() if one is not None}
-    return found, Looked(found.known, contents, keys, closure, fired, needs.templates, there)
+    return found, Prefetched(found.known, contents, keys, closure, fired, needs.templates, there)
 
 
 def _booked(conn: sqlite3.Connection, company_id: int, key: AttemptKey) -> Booked | None:

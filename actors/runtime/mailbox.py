@@ -17,8 +17,7 @@ import attrs
 import trio
 from outcome import Error, Outcome, Value
 
-from actors.core.budget import Spending
-from actors.core.reports import Report
+from actors.core.inputs import Report, Spending
 from actors.core.state import CompanyState
 from actors.messages import Message
 from storage.group_commit import Unit

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import trio
 
-from actors.core.gates import Live
+from actors.core.admission import Live
 from storage.codec import check_name
 from storage.nursery import bare_nursery
 from storage.sqlite.connection import Connection, read

@@ -15,13 +15,13 @@ from typing import Any
 import attrs
 import trio
 
-from actors.core.entry import Entry
-from actors.core.gates import Live
+from actors.core.admission import Live
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.schedules import checked
+from actors.core.schedules.state import checked
+from actors.core.schedules.template import template_of
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
-from actors.core.template import template_of
+from actors.core.task_state import TaskState
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
@@ -143,7 +143,7 @@ async def _read_company(source: Source, name: str, tasks: Sequence[str] | None) 
     return await source.database.read(read)
 
 
-def entry_in(seen: View, task: str) -> tuple[CompanyState, Entry]:
+def entry_in(seen: View, task: str) -> tuple[CompanyState, TaskState]:
     """The task in the view; raises `TaskUnknown`."""
     entry = None if seen.state is None else seen.state.entries.get(task)
     if seen.state is None or entry is None:
@@ -179,7 +179,7 @@ async def queue(source: Source, name: str, goal: str | None) -> tuple[TaskStatus
         and (goal is None or entry.task.goal == goal)
     ]
 
-    def place(entry: Entry) -> tuple[Any, ...]:
+    def place(entry: TaskState) -> tuple[Any, ...]:
         if entry.run is None:
             return (2, (0, 0, entry.task.seq))
         return (0 if entry.run.status.active else 1, order_key(entry.task, entry.run))
@@ -316,7 +316,7 @@ def _node_name(spec: str) -> str:
         return "?"
 
 
-def _status(seen: View, state: CompanyState, entry: Entry, places: Mapping[str, int]) -> TaskStatus:
+def _status(seen: View, state: CompanyState, entry: TaskState, places: Mapping[str, int]) -> TaskStatus:
     where, reasons = work_state(state, entry, seen.live)
     run = entry.run
     return TaskStatus(
@@ -343,7 +343,7 @@ def _status(seen: View, state: CompanyState, entry: Entry, places: Mapping[str, 
     )
 
 
-def _nodes(state: CompanyState, entry: Entry) -> tuple[NodeView, ...]:
+def _nodes(state: CompanyState, entry: TaskState) -> tuple[NodeView, ...]:
     """The run's nodes; before its first admission, those that it would have."""
     if entry.nodes is not None:
         return tuple(

@@ -16,13 +16,12 @@ import structlog
 import trio
 
 from actors.commands import end_orphan, orphan_marks
-from actors.core.advance import attempt_key, cancel_nodes
-from actors.core.draft import AttemptKey, CancelAttempt, Draft
-from actors.core.entry import Entry
-from actors.core.reports import Report, decide_report
+from actors.core.effects import AttemptKey
+from actors.core.healing import ending_runs, running_attempts, superseded_attempts
+from actors.core.inputs import Report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
-from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
+from storage.records import AttemptEnd, EventRecord, ScheduleStatus
 from storage.sqlite.statements import SQL
 from storage.sqlite.unit_of_work import Committed, write_events
 
@@ -31,26 +30,6 @@ from .executor import Executor
 from .services import Services
 
 _log = structlog.get_logger("turnkeeper")
-
-LOOKED_MAX = 1_000
-"""Tasks that one sweep derives anew in one company: a few milliseconds, however long its backlog is."""
-
-
-class BadRow(Exception):
-    """A text in the task's rows cannot be read back."""
-
-    def __init__(self, task: str, why: str) -> None:
-        super().__init__(f"bad row: {why}")
-        self.task = task
-
-
-def running_attempts(state: CompanyState, only: Entry | None = None) -> list[AttemptKey]:
-    """The attempts that the rows say are running; with ``only`` those of one run."""
-    keys: list[AttemptKey] = []
-    for entry in [state.entries[task] for task in state.slots.values()] if only is None else [only]:
-        if entry.progress is not None and entry.nodes is not None:
-            keys.extend(attempt_key(entry, entry.nodes[pos]) for pos in sorted(entry.progress.running))
-    return keys
 
 
 async def reports(company: str, state: CompanyState, services: Services, executor: Executor) -> list[Report]:
@@ -73,28 +52,6 @@ async def reports(company: str, state: CompanyState, services: Services, executo
     for key in superseded_attempts(state):
         executor.cancel(AttemptRef(company, key), "superseded")
     return ended
-
-
-def superseded_attempts(state: CompanyState) -> list[AttemptKey]:
-    """Running attempts that work with what was sent back: they too were told to end."""
-    return [
-        attempt_key(entry, entry.nodes[pos])
-        for entry in (state.entries[task] for task in state.slots.values())
-        if entry.progress is not None and entry.nodes is not None
-        for pos in sorted(entry.progress.running)
-        if entry.nodes[pos].superseded
-    ]
-
-
-def ending_runs(state: CompanyState) -> list[Entry]:
-    """Active runs whose attempts were told to end: asking them again is harmless, forgetting them is not."""
-    entries = [state.entries[task] for task in state.slots.values()]
-    return [entry for entry in entries if entry.run is not None and _is_ending(entry, entry.run)]
-
-
-def _is_ending(entry: Entry, run: RunRecord) -> bool:
-    failed = entry.progress is not None and entry.progress.counts[NodeStatus.FAILED] > 0
-    return run.status is RunStatus.STOPPING or (entry.task.fail_fast and failed)
 
 
 def _disown(
@@ -139,41 +96,6 @@ def _orphan(key: AttemptKey, ours: bool) -> Report:
     if ours:
         return Report(key, AttemptEnd.INTERRUPTED, error="the company's actor was restarted", assumed=True)
     return Report(key, AttemptEnd.LOST)
-
-
-def look_again(draft: Draft, company: str, services: Services, unseen: list[str]) -> bool:
-    """The sweep's question to an actor that lives: is everything that should run really there? Says whether
-    it was not.
-
-    What waits is derived anew in turn, a bounded number at a time: ``unseen`` are those that are still to come,
-    and is filled again when it is empty.
-    """
-    healed = False
-    state = draft.state
-    for key in running_attempts(state):
-        if services.registry.get(AttemptRef(company, key)) is None:
-            decide_report(
-                draft,
-                Report(
-                    key,
-                    AttemptEnd.INTERRUPTED,
-                    error="found by the sweep: nobody was running it",
-                    assumed=True,
-                ),
-            )
-            healed = True
-    for entry in ending_runs(state):
-        cancel_nodes(draft, entry, "stopped")
-    draft.effects.extend(CancelAttempt(key, "superseded") for key in superseded_attempts(state))
-    if not unseen:
-        unseen.extend(reversed(state.entries))
-    for _ in range(min(len(unseen), LOOKED_MAX)):
-        seen = state.entries.get(unseen.pop())
-        if seen is None or seen.run is None:
-            continue
-        if seen.run.status is RunStatus.QUEUED or seen.run.status.active:
-            state.refresh(seen, cause=seen.task.id)
-    return healed
 
 
 @attrs.frozen

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import attrs
 
-from actors.core.budget import Spending
-from actors.core.gates import Live
-from actors.core.reports import Report
+from actors.core.admission import Live
+from actors.core.inputs import Report, Spending
 from storage.sqlite.database import Database
 from storage.sqlite.ownership import ForkGuard
 from storage.values import changed

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import trio
 
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.core.transitions import Phase
 
 from .attempts import Attempt, AttemptRef, Registry

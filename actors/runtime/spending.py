@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import trio
 
-from actors.core.budget import Spending
+from actors.core.inputs import Spending
 from actors.errors import InvalidSpend
 from actors.messages import UNITS_MAX
 

@@ -13,7 +13,8 @@ import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, delay_s
-from actors.core.schedules import schedule_of
+from actors.core.schedules.state import schedule_of
+from actors.core.turn import BadRow, TurnFailed
 from actors.errors import CompanyDeleted, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
@@ -22,7 +23,7 @@ from storage.sqlite.statements import SQL
 
 from . import recovery
 from .clock import WallWatch
-from .company import CompanyActor, Crash
+from .company import CompanyActor
 from .describe import describe
 from .directory import Cell
 from .executor import Executor
@@ -138,10 +139,10 @@ class Supervisor:
     async def _crashed(self, cell: Cell, error: Exception) -> None:
         """Write down the crash, set aside a task or a schedule that caused two in a row, and rest."""
         cell.memory, cell.careful = None, True
-        cause = error.cause if isinstance(error, Crash) else error
-        about = error.about if isinstance(error, Crash) else None
+        cause = error.cause if isinstance(error, TurnFailed) else error
+        about = error.about if isinstance(error, TurnFailed) else None
         text = describe(cause)
-        bad_row = isinstance(cause, recovery.BadRow)
+        bad_row = isinstance(cause, BadRow)
         again = about is not None and (about == cell.last_about or bad_row)
         cell.last_about = None if again else about
         task = None if about is None or schedule_of(about) is not None else about
@@ -214,7 +215,7 @@ class Supervisor:
         if row is None or row[1]:
             return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
-        if isinstance(cause, recovery.BadRow):
+        if isinstance(cause, BadRow):
             why = clean_text(str(cause))
         unit = recovery.Quarantine(name, task, row[0], why, shown, self._services.now_ms())
         committed, events = await self._services.store.writer.commit(unit)

@@ -14,15 +14,42 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
 from storage.errors import StaleEpoch, UnitRefused
-from storage.records import AttemptRecord, CompanyRecord, EventRecord, NodeRecord, RunRecord, TaskRecord
+from storage.records import (
+    AttemptRecord,
+    CompanyRecord,
+    EventRecord,
+    NodeRecord,
+    RunRecord,
+    ScheduleRecord,
+    TaskRecord,
+)
 from storage.sqlite.statements import SQL
-from storage.values import value
+from storage.values import names_of, value
+from storage.writes import (
+    ArchivedSet,
+    AttemptBooked,
+    InboxAnswered,
+    NodePayloadsSet,
+    NotBeforeSet,
+    PayloadSet,
+    Released,
+    RunCarried,
+    RunPayloadSet,
+    SchedulePut,
+    ScheduleRemoved,
+    TaskBooked,
+    TaskFire,
+    TaskTexts,
+    TitleSet,
+    Write,
+)
 
 Row = tuple[Any, ...]
 
@@ -81,7 +108,7 @@ class UnitOfWork:
     due_ms: int | None = None
     company: CompanyRecord | None = None
     graphs: Sequence[GraphRow] = ()
-    new_tasks: Sequence[tuple[TaskRecord, Mapping[str, Any]]] = ()
+    new_tasks: Sequence[tuple[TaskRecord, TaskTexts]] = ()
     tasks: Sequence[TaskRecord] = ()
     edges: Sequence[tuple[int, tuple[str, ...]]] = ()
     """(task seq, upstreams), in the place of what was there."""
@@ -97,7 +124,8 @@ class UnitOfWork:
     begun: Sequence[AttemptRecord] = ()
     ended: Sequence[AttemptRecord] = ()
     pins: Sequence[int] = ()
-    writes: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    writes: Sequence[Write] = ()
+    """What changes less than a row."""
     events: Sequence[EventRecord] = ()
     inputs: Sequence[InputsOf] = ()
 
@@ -168,8 +196,45 @@ def _write_runs(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
     for unit in units:
         for seq in unit.pins:
             _pin_upstreams(conn, (unit.company_id, seq))
-        for statement, params in unit.writes:
+        for write in unit.writes:
+            statement, params = _statement_of(write)
             conn.execute(SQL[statement], {"company_id": unit.company_id, **params})
+
+
+_STATEMENTS: Mapping[type, str] = MappingProxyType(
+    {
+        TaskFire: "set_task_fire",
+        TitleSet: "set_title",
+        PayloadSet: "set_payload",
+        NodePayloadsSet: "set_node_payloads",
+        NotBeforeSet: "set_not_before",
+        ArchivedSet: "archive_task",
+        Released: "delete_quarantine",
+        RunPayloadSet: "set_run_payload",
+        RunCarried: "carry_run",
+        AttemptBooked: "book_attempt",
+        TaskBooked: "book_task",
+        InboxAnswered: "inbox_answer",
+        ScheduleRemoved: "delete_schedule",
+    }
+)
+"""Their fields are the parameters of these statements."""
+
+
+def _statement_of(write: Write) -> tuple[str, Mapping[str, Any]]:
+    """The statement that writes it, and its parameters."""
+    if isinstance(write, SchedulePut):
+        return _put_schedule(write.record)
+    return _STATEMENTS[type(write)], {name: getattr(write, name) for name in names_of(type(write))}
+
+
+def _put_schedule(record: ScheduleRecord) -> tuple[str, Mapping[str, Any]]:
+    """What is wrong in a row that cannot be trusted stays as it is."""
+    if record.bad is not None:
+        held = {"seq": record.seq, "paused_ms": record.paused_ms, "disabled": record.disabled}
+        return "hold_schedule", held
+    fields = {name: getattr(record, name) for name in names_of(ScheduleRecord) if name != "bad"}
+    return "put_schedule", {**fields, "overlap": record.overlap.value, "misfire": record.misfire.value}
 
 
 def _pin_upstreams(conn: sqlite3.Connection, task: tuple[int, int]) -> None:
@@ -207,7 +272,7 @@ _COMPANY = attrgetter(
     "runs_max", "weight", "paused_ms", "task_seq", "front_seq", "budget", "spent", "reserved", "company_id"
 )
 _GRAPH = attrgetter("name", "version", "shape", "node_payloads")
-_TEXTS = itemgetter("title", "payload", "node_payloads", "key", "content")
+_TEXTS = attrgetter("title", "payload", "node_payloads", "key", "content")
 _BEGUN = attrgetter("seq", "run", "pos", "number", "generation", "host_id", "started_ms", "reserved")
 _SLOT, _NEW_SLOT = 1, 5
 """Where the slot stands in the rows of a run: a changed one, and a new one."""

@@ -19,6 +19,7 @@ import trio.testing
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+import actors.core.turn
 import actors.runtime.company
 import actors.runtime.recovery
 from actors import (
@@ -68,9 +69,9 @@ TURN = MappingProxyType(
         "take": (CompanyActor, "_take"),
         "what to load": (actors.runtime.company, "needs_of"),
         "load": (actors.runtime.company, "look_up"),
-        "decide": (actors.runtime.company, "decide"),
-        "decide a report": (actors.runtime.company, "decide_report"),
-        "advance": (actors.runtime.company, "advance"),
+        "decide": (actors.core.turn, "decide"),
+        "decide a report": (actors.core.turn, "decide_report"),
+        "advance": (actors.core.turn, "advance"),
         "commit": (Writer, "submit"),
         "inside the commit": (UnitOfWork, "__call__"),
         "publish": (Publisher, "published"),

@@ -41,7 +41,7 @@ from actors import (
     WorkState,
 )
 from actors.core.draft import Draft
-from actors.core.needs import Looked
+from actors.core.prefetch import Prefetched
 from tests.inside import inside
 from tests.runtime.support import Gated, Stubborn, a_host, a_task, idle, of_kind, stored_events
 
@@ -146,13 +146,13 @@ async def a_scene(
     scene = Scene(outcome)
     decide = actors.core.decide.decide
 
-    def bad_decide(draft: Draft, message: Any, looked: Looked) -> object:
+    def bad_decide(draft: Draft, message: Any, prefetched: Prefetched) -> object:
         if scene.crashes:
             scene.crashes -= 1
             raise ZeroDivisionError("a mistake of ours")
-        return decide(draft, message, looked)
+        return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     handlers = {"work": scene.work, "after": scene.after}
     async with a_host(path, handlers, executions_max=2, stop_grace_s=GRACE_S, idle_s=1.0) as scene.runtime:
         try:

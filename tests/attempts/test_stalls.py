@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from actors import AttemptEnd, Context, Node, Stop, Submit, WorkState
-from actors.core.reports import Report
+from actors.core.inputs import Report
 from actors.testing import run_until_idle
 from tests.conftest import Opened
 from tests.inside import inside

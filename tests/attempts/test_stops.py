@@ -39,7 +39,8 @@ from actors import (
     TaskStatus,
     WorkState,
 )
-from actors.runtime.company import CompanyActor, Turn
+from actors.runtime.company import CompanyActor
+from actors.runtime.taken import Taken
 from tests.inside import inside
 from tests.runtime.support import (
     Gated,
@@ -374,10 +375,10 @@ async def test_a_stop_ends_the_task_within_the_grace_and_twice_is_harmless(
 def _note_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     take = CompanyActor._take
 
-    def noted(actor: CompanyActor) -> Turn:
-        turn = take(actor)
-        scene.turns.append([type(envelope.content).__name__ for envelope in turn.envelopes])
-        return turn
+    def noted(actor: CompanyActor) -> Taken:
+        taken = take(actor)
+        scene.turns.append([type(envelope.content).__name__ for envelope in taken.envelopes])
+        return taken
 
     monkeypatch.setattr(CompanyActor, "_take", noted)
 

@@ -31,7 +31,7 @@ from actors import AttemptEnd, Backoff, Context, Node, Refused, Runtime, SetLimi
 from actors import processes as groups
 from actors.commands import commands
 from actors.core import shape
-from actors.core.reports import Report
+from actors.core.inputs import Report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
 from actors.handlers import freeze

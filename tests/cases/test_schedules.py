@@ -310,13 +310,13 @@ async def test_a_pause_is_never_forgotten(
     """C42: a company, a task (held by its manual mode) and a schedule, through a restart, edits, a crash and sweeps."""
     decide = actors.core.decide.decide
 
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
-        reply = decide(draft, message, looked)
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
+        reply = decide(draft, message, prefetched)
         if getattr(message, "title", None) == "bad":
             raise ZeroDivisionError("a mistake of ours")
         return reply
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
 
     async def nothing_started(runtime: Runtime) -> None:
         await trio.sleep(61)

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.recovery
+import actors.core.healing
 import actors.runtime.sweep
 import storage.sqlite.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
@@ -292,7 +292,7 @@ async def test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_eve
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C60: one company's backlog must not hold up the others while it is looked at."""
-    monkeypatch.setattr(actors.runtime.recovery, "LOOKED_MAX", 50)
+    monkeypatch.setattr(actors.core.healing, "LOOKED_MAX", 50)
     costs: dict[int, Cost] = {}
     for count in (200, 800):
         async with a_host(tmp_path / f"{count}.db", idle_s=3600) as runtime:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.core.draft import Draft
-from actors.core.entry import Standing
 from actors.core.loading import check_texts, state_of
 from actors.core.state import CompanyState
+from actors.core.task_state import Standing
 from actors.core.work_state import closed_gates, positions, work_state
 from actors.states import WorkState
 from storage.records import NodeStatus, TaskRecord
@@ -28,14 +27,11 @@ NEEDS_NO_REASON = {
 def watch(world: World) -> None:
     """From now on compare after every step."""
 
-    def step(draft: Draft | None) -> None:
-        check_against_oracle(world, draft)
-
-    world.watchers.append(step)
-    check_against_oracle(world, None)
+    world.watchers.append(lambda: check_against_oracle(world))
+    check_against_oracle(world)
 
 
-def check_against_oracle(world: World, draft: Draft | None = None) -> None:
+def check_against_oracle(world: World) -> None:
     """Everything that memory has derived is what the definitions say of the facts."""
     state, now_ms = world.state, world.now_ms
     state.wake_due(now_ms)
@@ -120,7 +116,7 @@ def _check_progress(world: World, fact: oracle.Fact) -> None:
     assert progress.unmet == oracle.unmet(fact)
     assert progress.running == {n.pos for n in fact.nodes if n.status is NodeStatus.RUNNING}
     if not (fact.run is not None and fact.run.status.settled):
-        assert progress.ready == oracle.ready_nodes(fact, world.now_ms)
+        assert set(progress.ready) == oracle.ready_nodes(fact, world.now_ms)
         assert progress.next_ready() == min(progress.ready, default=None)
         assert progress.resting == oracle.resting_nodes(fact, world.now_ms)
     assert progress.reached == oracle.reached_gates(fact)

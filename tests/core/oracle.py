@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from actors.core.gates import OPEN, Live
+from actors.core.admission import OPEN, Live
 from actors.core.state import CompanyState
 from actors.states import WorkState
 from storage.records import (

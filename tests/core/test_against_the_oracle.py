@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-import actors.core.state
+import actors.core.heap
 
 from .examples import examples
 from .walking import GRAPHS, Walk
@@ -60,9 +60,8 @@ def test_memory_is_what_the_definitions_say_on_long_walks_among_people() -> None
 def test_due_times_are_what_the_definitions_say_however_often_they_are_cleared(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actors.core.state, "DUE_SLACK", -1_000_000)  # at every look
+    monkeypatch.setattr(actors.core.heap, "HEAP_SLACK", -1_000_000)  # at every change
     walk = Walk(Random(seed))
-    monkeypatch.setattr(walk.world.state, "_due_max", 0)
     walk.go(steps=120)
     walk.world.check_tables()
 

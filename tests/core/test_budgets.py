@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.core.budget import Spending
-from actors.core.draft import AttemptKey
-from actors.core.reports import Report
+from actors.core.effects import AttemptKey
+from actors.core.inputs import Report, Spending
 from actors.errors import InvalidMessage, MoveRefused
 from actors.messages import (
     BudgetSettings,

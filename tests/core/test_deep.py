@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from actors.core.advance import MOVES_MAX
-from actors.core.entry import Entry, Standing
 from actors.core.state import CompanyState
+from actors.core.task_state import Standing, TaskState
 from actors.core.work_state import positions
 from actors.errors import DependencyCycle
 from actors.messages import (
@@ -57,7 +57,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counts = Counted()
     derive, standing = CompanyState._derive, CompanyState.standing
 
-    def counting_derive(state: CompanyState, entry: Entry, cause: str) -> None:
+    def counting_derive(state: CompanyState, entry: TaskState, cause: str) -> None:
         counts.derived += 1
         derive(state, entry, cause)
 

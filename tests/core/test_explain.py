@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from actors.core.admission import OPEN, Live
 from actors.core.advance import advance
 from actors.core.draft import Draft
-from actors.core.gates import OPEN, Live
-from actors.core.reports import Report
+from actors.core.inputs import Report
 from actors.core.work_state import closed_gates
 from actors.messages import (
     DefineGraph,
@@ -80,8 +80,7 @@ def check_the_law(world: World, live: Live) -> None:
     # one that halts at once, for a person, gives its slot to whoever is next
     assert len(admitted) <= len(unexplained) + kinds.count("run.halted")
     facts = oracle.facts_in(world.conn, state, world.handlers)
-    for change in reversed(draft.changes):
-        state.undo(change)
+    draft.undo()
     assert snapshot(world) == before
     assert facts.company == state.company
 

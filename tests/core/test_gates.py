@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.core.entry import Standing
-from actors.core.reports import Report
+from actors.core.inputs import Report
+from actors.core.task_state import Standing
 from actors.errors import MoveRefused
 from actors.messages import (
     Approve,

@@ -17,13 +17,24 @@ import actors
 from tests.test_structure import FILES, ROOT, imports_of, module_of
 
 VALUES_AND_ARITHMETIC = {
-    *("__future__", "attrs", "bisect", "collections", "contextlib", "enum", "functools", "hashlib", "heapq"),
-    *("itertools", "math", "re", "types", "typing", "zlib"),
+    *(
+        "__future__",
+        "attrs",
+        "bisect",
+        "collections",
+        "contextlib",
+        "enum",
+        "functools",
+        "graphlib",
+        "hashlib",
+    ),
+    *("heapq", "itertools", "math", "re", "types", "typing", "zlib"),
 }
-WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values"}
+WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values", "storage.writes"}
 TRANSLATIONS: Mapping[str, str] = {
-    "actors.core.loading": "storage.sqlite.loading",
-    "actors.core.unit": "storage.sqlite.unit_of_work",
+    "actors.core.loading": "storage.loading",
+    "actors.core.to_rows": "storage.units",
+    "actors.core.turn": "storage.units",
 }
 """Where rows become facts and changes become rows: pure functions from and to the store's own values."""
 

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from actors.core.decide import AGAIN_REFUSALS, HALT_REFUSALS, REFUSALS
-from actors.core.reports import Report
+from actors.core.inputs import Report
+from actors.core.refusals import AGAIN_REFUSALS, HALT_REFUSALS, REFUSALS
 from actors.errors import MoveRefused
 from actors.messages import (
     Approve,

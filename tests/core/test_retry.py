@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from actors.core.heap import HEAP_SLACK
 from actors.core.restart import add_crash, delay_s
 from actors.core.retry import backoff_s, due_ms
-from actors.core.state import DUE_SLACK
 from actors.errors import InvalidMessage, MoveRefused, RetryAfter
 from actors.messages import Backoff, Edit, Node, Pause, Retry, Stop, Submit, Unpause
 from actors.states import WorkState
@@ -232,8 +232,8 @@ def test_times_far_away_that_no_node_waits_for_any_more_are_not_kept() -> None:
     for _ in range(400):
         world.fail("t")
         world.ask(Retry("t"))
-        longest = max(longest, len(world.state._due))
-    assert longest <= 2 * (3 + 1) + DUE_SLACK + 1
+        longest = max(longest, len(world.state._due._heap))
+    assert longest <= 2 * (3 + 1) + HEAP_SLACK + 1
     assert world.node("t").attempts == 401
     assert world.state.next_due_ms() == min(filter(None, awaited)), (
         "and nothing that is waited for is forgotten"

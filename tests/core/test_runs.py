@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.core.draft import AttemptKey, EndAttempt, StartAttempt
-from actors.core.reports import Report
+from actors.core.effects import AttemptKey, EndAttempt, StartAttempt
+from actors.core.inputs import Report
 from actors.core.shape import DEFAULT_BACKOFF, NodeSpec
 from actors.messages import (
     Archive,

@@ -12,10 +12,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from actors.core import template
-from actors.core.firing import COUNT_MAX, Fired, begun, come_due, first_free, went_back
-from actors.core.schedules import BACK_MS, checked, due_of, jitter_ms, rule_of
-from actors.core.template import template_of, template_text
+from actors.core.schedules import template
+from actors.core.schedules.firing import COUNT_MAX, Fired, begun, come_due, first_free, went_back
+from actors.core.schedules.state import BACK_MS, checked, due_of, jitter_ms, rule_of
+from actors.core.schedules.template import template_of, template_text
 from actors.errors import ScheduleRefused, UnknownGraph, UnknownHandler, UnknownUpstream
 from actors.messages import (
     Archive,
@@ -238,7 +238,7 @@ def test_a_schedule_can_depend_on_a_task_that_is_long_done() -> None:
 
 
 def test_a_company_has_a_limit_of_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.core.scheduling.SCHEDULES_MAX", 3)
+    monkeypatch.setattr("actors.core.schedules.moves.SCHEDULES_MAX", 3)
     world = a_world()
     for n in range(3):
         world.ask(SetSchedule(f"s{n}", every=60, task=TASK))
@@ -575,11 +575,11 @@ def test_of_more_fired_times_than_are_looked_up_none_is_taken_for_free() -> None
     moved = changed(
         base, moved_ms=10**9, next_ms=10**9 + 20_000, due_ms=10**9 + 20_000, fired_to_ms=10**9 - 40_000
     )
-    looked = Fired(frozenset(range(0, 6_000_000, 60_000)), complete=False, last_ms=10**9 - 40_000)
-    after = went_back(moved, rule_of(moved), 1_000, looked)
+    prefetched = Fired(frozenset(range(0, 6_000_000, 60_000)), complete=False, last_ms=10**9 - 40_000)
+    after = went_back(moved, rule_of(moved), 1_000, prefetched)
     assert after.next_ms == 10**9 + 20_000
     assert after.due_ms == 0
-    assert come_due(after, rule_of(after), 1_000, looked).nominal_ms == 10**9 + 20_000
+    assert come_due(after, rule_of(after), 1_000, prefetched).nominal_ms == 10**9 + 20_000
 
 
 # --- jitter ---------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.core.draft import AttemptKey, CancelAttempt, StartAttempt
-from actors.core.reports import Report
+from actors.core.effects import AttemptKey, CancelAttempt, StartAttempt
+from actors.core.inputs import Report
 from actors.errors import MoveRefused
 from actors.messages import (
     SEND_BACKS_MAX_DEFAULT,

@@ -176,7 +176,7 @@ def test_a_run_moves_as_its_table_says_and_a_move_has_a_way_back(before: RunStat
             draft.run(entry, status=after, slot=int(after.active))
         assert caught.value.story == ("task.edited", "attempt.started a")
         assert (caught.value.machine, caught.value.key) == ("run", "t/1")
-        assert draft.changes == []
+        assert draft.journal == []
     assert snapshot(world) == was
 
 
@@ -198,7 +198,7 @@ def test_a_node_moves_as_its_table_says_and_a_move_has_a_way_back(
             draft.node(entry, 0, status=after)
         assert (caught.value.machine, caught.value.key) == ("node", "t/1/0")
         assert caught.value.story == ("run.admitted",)
-        assert draft.changes == []
+        assert draft.journal == []
     assert snapshot(world) == was
 
 
@@ -208,7 +208,8 @@ def test_a_new_run_is_born_queued(status: RunStatus) -> None:
     was = snapshot(world)
     draft = Draft(world.state, world.now_ms)
     with pytest.raises(IllegalMove):
-        draft.run(world.state.entries["t"], number=2, status=status)
+        entry = world.state.entries["t"]
+        draft.add_run(entry, RunRecord(entry.task.seq, 2, status, world.now_ms))
     assert snapshot(world) == was
 
 

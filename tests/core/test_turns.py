@@ -6,8 +6,9 @@ import pytest
 
 from actors.core.advance import MOVES_MAX, Advanced
 from actors.core.draft import Draft
-from actors.core.reports import Report, decide_report
-from actors.core.unit import unit_of
+from actors.core.inputs import Report
+from actors.core.reports import decide_report
+from actors.core.to_rows import unit_of
 from actors.errors import MoveRefused
 from actors.messages import (
     Archive,
@@ -27,6 +28,7 @@ from actors.messages import (
 from actors.states import WorkState
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptEnd, RunStatus
+from storage.writes import TitleSet
 
 from .agreement import check_against_file, snapshot, watch
 from .world import World, writing
@@ -166,12 +168,12 @@ def test_a_draft_taken_back_to_its_mark_knows_nothing_of_what_came_after() -> No
     decide_report(draft, Report(world.attempt("t", "a"), AttemptEnd.SUCCEEDED, result="1"))
     decide_report(draft, Report(world.attempt("t", "b"), AttemptEnd.FAILED, error="E", give_up=True))
     draft.note_submitted("x", "k", "c")
-    draft.write("set_title", seq=1, title="x")
+    draft.writes.append(TitleSet(1, "x"))
     world.advance(draft)
     assert draft.mark() != mark
     draft.rollback(mark)
     assert draft.mark() == mark
-    assert [*draft.changes, *draft.events, *draft.extra] == []
+    assert [*draft.journal, *draft.events, *draft.writes] == []
     assert (draft.results, draft.effects, draft.attempts, draft.contents, draft.keys) == ({}, [], [], {}, {})
     assert snapshot(world) == was
     unit = unit_of(draft)

@@ -7,10 +7,10 @@ from itertools import product
 
 import attrs
 
-from actors.core.entry import Entry
-from actors.core.gates import OPEN, Live
+from actors.core.admission import OPEN, Live
 from actors.core.shape import shape_text
 from actors.core.state import CompanyState
+from actors.core.task_state import TaskState
 from actors.core.work_state import explain, positions, work_state
 from actors.messages import Archive, DefineGraph, Edit, Node, Pause, Retry, Stop, Submit, SubmitMany
 from actors.states import BLOCKING, Reason, ReasonKind, WorkState
@@ -97,7 +97,7 @@ def company_of(one: Combination) -> CompanyState:
             an_entry(TaskRecord(3, "done", 2, 0), RunStatus.COMPLETED),
         ]
     )
-    entry = Entry(
+    entry = TaskState(
         TaskRecord(
             4,
             "t",
@@ -119,8 +119,8 @@ def company_of(one: Combination) -> CompanyState:
     return state
 
 
-def an_entry(task: TaskRecord, status: RunStatus) -> Entry:
-    entry = Entry(task)
+def an_entry(task: TaskRecord, status: RunStatus) -> TaskState:
+    entry = TaskState(task)
     entry.run = a_run(task.seq, status)
     return entry
 

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from actors.core.budget import Spending
-from actors.core.draft import AttemptKey
-from actors.core.reports import Report
+from actors.core.effects import AttemptKey
+from actors.core.inputs import Report, Spending
 from actors.messages import (
     Approve,
     Archive,

@@ -1,6 +1,6 @@
 """One company as its actor treats it, without the actor: rows in a database in memory, facts in a `CompanyState`.
 
-A `World` makes turns as the actor makes them (look, decide, advance, commit, evict), plays the handlers, and can be
+A `World` makes turns as the actor makes them (look, `turn`, commit, evict), plays the handlers, and can be
 told to refuse a unit or to load everything anew. Nothing waits and nothing runs beside it: time is a number.
 """
 
@@ -15,17 +15,16 @@ from typing import Any, TypeVar
 
 import attrs
 
+from actors.core.admission import OPEN, Live
 from actors.core.advance import MOVES_MAX, Advanced, advance
-from actors.core.budget import Spending
-from actors.core.decide import decide
-from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
-from actors.core.entry import Entry
-from actors.core.gates import OPEN, Live
+from actors.core.draft import Draft
+from actors.core.effects import AttemptKey, CancelAttempt, StartAttempt
+from actors.core.inputs import Input, Report, Said, Spending
 from actors.core.loading import check_texts, state_of, take_in
-from actors.core.needs import NOTHING_FOUND, Looked, late_spenders, needs_of
-from actors.core.reports import Report, decide_report, decide_spending
+from actors.core.prefetch import Prefetched, late_spenders, needs_of
 from actors.core.state import CompanyState
-from actors.core.unit import unit_of
+from actors.core.task_state import TaskState
+from actors.core.turn import Host, Turn, turn
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
@@ -80,7 +79,7 @@ class World:
         """Tasks that are in memory only because a message named them."""
         self.events: list[EventRecord] = []
         """Everything that was committed, oldest first."""
-        self.watchers: list[Callable[[Draft | None], None]] = []
+        self.watchers: list[Callable[[], None]] = []
         """Called after each message, each turn, each undoing and each loading."""
         with writing(self.conn):
             (self.host_id,) = self.conn.execute(
@@ -98,20 +97,20 @@ class World:
             company = claim_company(self.conn, self.name)
         self.state = state_of(load_company(self.conn, company, check_texts), self.handlers)
         self.state.wake_due(self.now_ms)
-        self._watch(None)
+        self._watch()
         return self.state
 
-    def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Looked:
+    def look(self, messages: Sequence[Message[Any]], said: Sequence[Report | Spending] = ()) -> Prefetched:
         """The one reading of a turn."""
         late = late_spenders(self.state, [one.key for one in said if one.spent is not None])
         needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
-            return Looked()
-        found, looked = look_up(self.conn, self.state.company.company_id, needs)
+            return Prefetched()
+        found, prefetched = look_up(self.conn, self.state.company.company_id, needs)
         assert not [task for task in found.tasks if task.bad is not None]
         take_in(self.state, found.tasks, found.missing)
         self.guests.extend(task.record.id for task in found.tasks)
-        return looked
+        return prefetched
 
     def turn(
         self,
@@ -122,74 +121,64 @@ class World:
     ) -> list[Any]:
         """One turn: the answer to each message (a reply or its refusal), whether it was committed or undone."""
         said = [content for content in contents if isinstance(content, Report | Spending)]
-        looked = self.look([content for content in contents if isinstance(content, Message)], said)
-        draft = Draft(self.state, self.now_ms)
-        answers = [self._decide_one(draft, content, looked) for content in contents]
+        prefetched = self.look([content for content in contents if isinstance(content, Message)], said)
+        for one in said:
+            if isinstance(one, Report):
+                self.slots.held.discard(one.key)  # a child that has returned holds no slot
+        made = turn(
+            self.state,
+            self._inputs(contents),
+            self.now_ms,
+            self.slots,
+            self._host,
+            prefetched=prefetched,
+            moves_max=moves_max if advancing else 0,
+        )
         if advancing:
-            self.advanced = self.advance(draft, moves_max, looked)
-        draft.note_flips()
+            self.advanced = made.advanced
         if commit:
-            self.commit(draft)
-            self._forget(draft)
+            self._commit(made)
         else:
-            unit_of(draft)
-            for change in reversed(draft.changes):
-                self.state.undo(change)
+            made.undo()
             self.slots.held = set(self.running)
-            self._watch(draft)
-            return answers
-        self._watch(None)
-        return answers
+        self._watch()
+        return list(made.answers)
 
-    def _decide_one(self, draft: Draft, content: Message[Any] | Report | Spending, looked: Looked) -> Any:
-        mark = draft.mark()
-        answer: Any = None
-        if isinstance(content, Report):
-            self.slots.held.discard(content.key)  # a child that has returned holds no slot
-            answer = decide_report(draft, content, looked)
-        elif isinstance(content, Spending):
-            decide_spending(draft, content, looked)
-        else:
-            try:
-                answer = decide(draft, content, looked)
-            except Refused as refusal:
-                draft.rollback(mark)
-                answer = refusal
-        self._watch(draft)
-        return answer
+    def _inputs(self, contents: Iterable[Message[Any] | Report | Spending]) -> Iterator[Input]:
+        """The inputs of a turn; each is followed by a look at what it has done."""
+        for content in contents:
+            yield Said(content) if isinstance(content, Message) else content
+            self._watch()
 
-    def advance(self, draft: Draft, moves_max: int = MOVES_MAX, looked: Looked = NOTHING_FOUND) -> Advanced:
+    @property
+    def _host(self) -> Host:
         alive = frozenset((key.task, key.run, key.pos) for key in self.running)
-        live = changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None))
-        return advance(draft, self.slots, live, host_id=self.host_id, moves_max=moves_max, looked=looked)
+        return Host(self.host_id, changed(self.live, alive=alive, suspect=next(iter(self._suspects()), None)))
 
-    def commit(self, draft: Draft) -> None:
-        """Write the unit, then act."""
-        if not draft.empty:
-            unit = unit_of(draft)
+    def advance(self, draft: Draft) -> Advanced:
+        """All moves of a draft of the test's own."""
+        return advance(draft, self.slots, self._host.live, host_id=self.host_id)
+
+    def _commit(self, made: Turn) -> None:
+        """Write the unit, act, and forget what is over."""
+        if made.unit is not None:
             with writing(self.conn):
-                unit(self.conn)
-        self.events.extend(draft.events)
-        for effect in draft.effects:
+                made.unit(self.conn)
+        self.events.extend(made.events)
+        for effect in made.effects:
             if isinstance(effect, StartAttempt):
                 self.running[effect.key] = effect
             elif isinstance(effect, CancelAttempt):
                 self.cancelled.append(effect)
-            elif isinstance(effect, EndAttempt):
+            else:
                 self.running.pop(effect.key, None)
                 self.slots.held.discard(effect.key)
-
-    def _forget(self, draft: Draft) -> None:
-        for task in self.guests:
-            self.state.evict(task)
+        made.evict(self.guests)
         self.guests.clear()
-        for change in draft.changes:
-            if change.kind in ("run", "task"):
-                self.state.evict(change.task)
 
-    def _watch(self, draft: Draft | None) -> None:
+    def _watch(self) -> None:
         for watcher in self.watchers:
-            watcher(draft)
+            watcher()
 
     # --- in a test's words ----------------------------------------------------------------------------------------
 
@@ -257,7 +246,7 @@ class World:
     def give_up(self, task: str, node: str | None = None) -> None:
         self.fail(task, node, give_up=True)
 
-    def entry(self, task: str) -> Entry:
+    def entry(self, task: str) -> TaskState:
         """The task in memory; brought in if it was evicted."""
         self.look([_Named(task)])
         return self.state.entries[task]

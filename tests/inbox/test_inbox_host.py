@@ -433,8 +433,8 @@ async def test_a_message_whose_unit_is_refused_changes_nothing_is_told_so_and_it
 async def test_a_message_on_which_the_actor_fails_is_answered_and_the_others_are_carried_out(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
-        reply = decide(draft, message, looked)
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
+        reply = decide(draft, message, prefetched)
         if getattr(message, "title", None) == "bad":
             raise RuntimeError("a mistake of ours")
         return reply
@@ -520,10 +520,10 @@ async def test_a_row_that_is_not_text_is_answered_too(db_path: Path, autojump_cl
 async def test_a_message_to_a_company_that_rests_is_told_so_and_unpark_ends_the_rest(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
         if getattr(message, "title", None) == "bad":
             raise RuntimeError("a mistake of ours")
-        return decide(draft, message, looked)
+        return decide(draft, message, prefetched)
 
     monkeypatch.setattr(actors.runtime.company, "decide", bad_decide)
     async with a_host(db_path) as runtime:

@@ -99,7 +99,7 @@ BOUNDS = "tests/cases/test_storage_bounds.py"
 SWEEP_BOUND = (
     f"{BOUNDS}::test_the_sweep_s_question_costs_a_company_no_more_than_a_bound_and_everything_gets_its_turn"
 )
-NOMINAL = "tests/core/test_nominal.py"
+NOMINAL = "tests/core/test_recurrence.py"
 SCHEDULES = "tests/core/test_schedules.py"
 BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant(
         "one run more than allowed",
         "3",
-        "actors/core/state.py",
+        "actors/core/facts.py",
         "return max(0, self.company.runs_max - len(self.slots))",
         "return max(0, self.company.runs_max + 1 - len(self.slots))",
         (LIMITS,),
@@ -260,8 +260,8 @@ BEGIN
         "an ask is answered before its commit",
         "5",
         "actors/runtime/company.py",
-        "            answer = Value(decide(draft, content, looked))\n",
-        "            answer = Value(decide(draft, content, looked))\n            envelope.answer(answer.value)\n",
+        "            made = self._decide(taken, prefetched, slots)\n",
+        "            made = self._decide(taken, prefetched, slots)\n            self._answer(taken, made)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(
@@ -335,7 +335,7 @@ BEGIN
     Mutant(
         "the result of an older attempt counts",
         "6",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None",
         "return node if node.status is NodeStatus.RUNNING else None",
         (LATE,),
@@ -492,10 +492,9 @@ BEGIN
         "an event comes before its commit",
         "10",
         "actors/runtime/company.py",
-        "            committed = await self._commit(turn, slots)\n",
-        "            assert turn.draft is not None\n"
-        "            self.around.published(self.name, tuple(turn.draft.events), Committed(0, 0, ()))\n"
-        "            committed = await self._commit(turn, slots)\n",
+        "            committed = await self._commit(taken, made, slots)\n",
+        "            self.around.published(self.name, tuple(made.events), Committed(0, 0, ()))\n"
+        "            committed = await self._commit(taken, made, slots)\n",
         (f"{FENCES}::test_nothing_is_said_before_it_is_durable",),
     ),
     Mutant(
@@ -598,7 +597,7 @@ BEGIN
     Mutant(
         "a running task is run again",
         "messages",
-        "actors/core/decide.py",
+        "actors/core/refusals.py",
         '                RUN: ("is running: stop it first", ("Stop",)),\n',
         "",
         (CELL,),
@@ -606,7 +605,7 @@ BEGIN
     Mutant(
         "a completed task is started",
         "messages",
-        "actors/core/decide.py",
+        "actors/core/refusals.py",
         "        StartNow: MappingProxyType({ING: _STOPPING, DONE: _COMPLETED}),\n",
         "        StartNow: MappingProxyType({ING: _STOPPING}),\n",
         (CELL,),
@@ -646,7 +645,7 @@ BEGIN
     Mutant(
         "a pause lets new runs in",
         "gates",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "    if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):\n",
         "    if False:\n",
         (f"{COMMITS}[pause]", KEPT),
@@ -654,7 +653,7 @@ BEGIN
     Mutant(
         "a failed upstream is no gate",
         "gates",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "        lambda entry: not entry.admitted and entry.dead > 0,\n",
         "        lambda entry: False,\n",
         (WHY,),
@@ -798,7 +797,7 @@ BEGIN
     Mutant(
         "who does not fit holds up the line",
         "2",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "state.open.first() if room is None else state.open_by_need.first(room)",
         "state.open.first()",
         (f"{BUDGETS}::test_who_does_not_fit_holds_up_nobody_who_needs_less",),
@@ -814,7 +813,7 @@ BEGIN
     Mutant(
         "a death costs nothing",
         "ends",
-        "actors/core/budget.py",
+        "actors/core/booking.py",
         "total = max(spent or 0, node.spent, estimate if assume else 0)",
         "total = max(spent or 0, node.spent)",
         (C67,),
@@ -830,7 +829,7 @@ BEGIN
     Mutant(
         "a reservation stays when it is spent",
         "ends",
-        "actors/core/budget.py",
+        "actors/core/booking.py",
         "    kept = max(0, estimate - spent)",
         "    kept = estimate",
         (f"{BUDGETS}::test_what_is_said_while_it_runs_is_booked_at_once_and_comes_off_its_reservation",),
@@ -854,15 +853,15 @@ BEGIN
     Mutant(
         "what is halted on budget is only unfinished",
         "4",
-        "actors/core/state.py",
-        "        if is_halted_on_budget(entry):\n",
-        "        if False:\n",
+        "actors/core/task_state.py",
+        "    if is_halted_on_budget(entry):\n",
+        "    if False:\n",
         (f"{BUDGETS}::test_a_run_that_what_is_spent_keeps_from_going_on_halts_and_frees_its_slot",),
     ),
     Mutant(
         "the warning comes with every booking",
         "events",
-        "actors/core/budget.py",
+        "actors/core/booking.py",
         "    if before.budget != after.budget or not _spent_much(before):\n",
         "    if True:\n",
         (f"{BUDGETS}::test_four_fifths_are_said_once_for_each_limit",),
@@ -895,7 +894,7 @@ BEGIN
         "a message that cannot be looked up is forgotten",
         "9",
         "actors/runtime/company.py",
-        "            self._blame(turn, guilty, error)\n",
+        "            self._blame(taken, guilty, error)\n",
         "            pass\n",
         (
             f"{CRASHES}[what to load-executing]",
@@ -906,7 +905,7 @@ BEGIN
         "a message that cannot be looked up is taken again for ever",
         "9",
         "actors/runtime/company.py",
-        "            guilty = turn.envelopes[0] if ours and self._alone and messages else None\n",
+        "            guilty = taken.envelopes[0] if ours and self.search and messages else None\n",
         "            guilty = None\n",
         (NOT_LOOKED_UP,),
     ),
@@ -914,8 +913,8 @@ BEGIN
         "an end that is durable is told again as late",
         "10",
         "actors/runtime/company.py",
-        "            for effect in turn.draft.effects if turn.draft is not None else ():\n",
-        "            for effect in ():\n",
+        "            for effect in made.effects:\n                if isinstance(effect, EndAttempt)",
+        "            for effect in ():\n                if isinstance(effect, EndAttempt)",
         (f"{CRASHES}[publish-reporting]", f"{CRASHES}[finish-cancelling]"),
     ),
     Mutant(
@@ -957,7 +956,7 @@ BEGIN
         "a second stop does not wait for the first",
         "3",
         "actors/core/decide.py",
-        "    if status.settled or status is ING:\n        return False\n",
+        "    if status.settled or status is RunStatus.STOPPING:\n        return False\n",
         "    if status.settled:\n        return False\n",
         (f"{STOPPED_ANYWHERE}[stopping already-ask]", f"{STOPPED_ANYWHERE}[stopping already-StopGoal]"),
     ),
@@ -980,7 +979,7 @@ BEGIN
     Mutant(
         "an attempt of an older run is taken for the newest one's",
         "6",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "    if entry.run is None or entry.run.number != key.run or entry.nodes is None",
         "    if entry.run is None or entry.nodes is None",
         (f"{COMES_LATE}[rerun, executing-a success]", f"{COMES_LATE}[rerun, executing-giving up]"),
@@ -1042,17 +1041,17 @@ BEGIN
     Mutant(
         "a time that no node waits for is kept until it comes",
         "8",
-        "actors/core/state.py",
-        "        if len(self._due) > self._due_max:",
+        "actors/core/heap.py",
+        "        if len(self._heap) > 2 * len(self._places) + HEAP_SLACK:",
         "        if False:",
         (FAR_AWAY,),
     ),
     Mutant(
         "times that are waited for are cleared away with the others",
         "5",
-        "actors/core/state.py",
-        "            self._due = sorted(set(filter(self._is_awaited, self._due)))\n",
-        "            self._due = []\n",
+        "actors/core/heap.py",
+        "            self._heap = list(self._places.values())\n",
+        "            self._heap = []\n",
         (
             FAR_AWAY,
             CLEARED,
@@ -1324,7 +1323,7 @@ BEGIN
     Mutant(
         "a long backlog is looked at in one go",
         "8",
-        "actors/runtime/recovery.py",
+        "actors/core/healing.py",
         "    for _ in range(min(len(unseen), LOOKED_MAX)):\n",
         "    for _ in range(len(unseen)):\n",
         (SWEEP_BOUND,),
@@ -1344,7 +1343,7 @@ BEGIN
     Mutant(
         "a fixed local time follows real time",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "        if self.fixed:\n",
         "        if False:\n",
         (f"{NOMINAL}::test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years",),
@@ -1352,7 +1351,7 @@ BEGIN
     Mutant(
         "an hour that comes twice is left out the second time",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "        if back:  #",
         "        if False:  #",
         (f"{NOMINAL}::test_on_the_days_on_which_clocks_change_a_search_of_every_minute_finds_the_same",),
@@ -1360,7 +1359,7 @@ BEGIN
     Mutant(
         "counting has no end",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "            if counted == limit:\n",
         "            if False:\n",
         (f"{NOMINAL}::test_counting_ends_at_its_limit_and_says_so",),
@@ -1368,7 +1367,7 @@ BEGIN
     Mutant(
         "all that was missed is caught up",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    slot = rule.after(now_ms)\n    low = now_ms + 1\n",
         "    slot = rule.after(record.due_ms or now_ms)\n    low = (record.next_ms or now_ms) + 1\n",
         (
@@ -1379,7 +1378,7 @@ BEGIN
     Mutant(
         "the misfire rule is not asked",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "(record.misfire is Misfire.SKIP and not on_time)",
         "False",
         (f"{TIME}::test_what_fell_due_while_nobody_ran_follows_the_misfire_rule_once",),
@@ -1387,7 +1386,7 @@ BEGIN
     Mutant(
         "whoever is a moment late has missed it",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "ON_TIME_MS = 60_000\n",
         "ON_TIME_MS = 0\n",
         (f"{SCHEDULES}::test_a_fire_that_is_less_than_a_minute_late_was_not_missed",),
@@ -1395,7 +1394,7 @@ BEGIN
     Mutant(
         "overlap is not asked",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    overlaps = overlapping and record.overlap is Overlap.SKIP\n",
         "    overlaps = False\n",
         (f"{SCHEDULES}::test_while_a_task_of_it_is_not_settled_the_next_fire_is_skipped_or_queued",),
@@ -1411,9 +1410,9 @@ BEGIN
     Mutant(
         "a run by hand moves the next fire",
         "time",
-        "actors/core/scheduling.py",
-        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n",
-        "    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))\n"
+        "actors/core/schedules/moves.py",
+        "    made = carry_out(draft, template_of(record.template), prefetched, Fire(record.name))\n",
+        "    made = carry_out(draft, template_of(record.template), prefetched, Fire(record.name))\n"
         "    draft.schedule(record, changed(record, next_ms=(record.next_ms or 0) + 60_000))\n",
         (
             f"{TIME}::test_run_now_moves_no_fire",
@@ -1423,7 +1422,7 @@ BEGIN
     Mutant(
         "jitter moves the nominal time",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "Fire(record.name, nominal, start_ms)",
         "Fire(record.name, start_ms or nominal, start_ms)",
         (f"{TIME}::test_jitter_near_a_clock_change_skips_no_day",),
@@ -1431,7 +1430,7 @@ BEGIN
     Mutant(
         "jitter is chance",
         "time",
-        "actors/core/schedules.py",
+        "actors/core/schedules/state.py",
         'zlib.crc32(identity.encode("utf-8")) //',
         "zlib.crc32(str(id(object())).encode()) //",
         (
@@ -1441,7 +1440,7 @@ BEGIN
     Mutant(
         "another cron ends the pause",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "        new = changed(old, **said, anchor_ms=draft.now_ms)\n",
         "        new = changed(old, **said, anchor_ms=draft.now_ms, paused_ms=None)\n",
         (
@@ -1452,7 +1451,7 @@ BEGIN
     Mutant(
         "what was missed under the old cron is forgotten",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "        return changed(old, missed=count, missed_ms=last)\n",
         "        return old\n",
         (
@@ -1462,7 +1461,7 @@ BEGIN
     Mutant(
         "another cron fires at once",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "due_ms=slot if rule.steady else following)\n",
         "due_ms=now_ms)\n",
         (f"{BY_STATE}::test_a_message_does_to_a_schedule_what_its_cell_says",),
@@ -1470,7 +1469,7 @@ BEGIN
     Mutant(
         "schedules of a paused company fire",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "    while draft.state.company.paused_ms is None:\n",
         "    while True:\n",
         (f"{SCHEDULES}::test_a_paused_company_holds_its_schedules_and_going_on_follows_the_misfire_rule",),
@@ -1478,7 +1477,7 @@ BEGIN
     Mutant(
         "a clock that goes back stops everything",
         "time",
-        "actors/core/scheduling.py",
+        "actors/core/schedules/moves.py",
         "    for record in schedules.ahead_of(draft.now_ms):\n",
         "    for record in schedules.ahead_of(draft.now_ms)[:0]:\n",
         (
@@ -1489,7 +1488,7 @@ BEGIN
     Mutant(
         "nobody looks which times have fired already",
         "time",
-        "actors/core/firing.py",
+        "actors/core/schedules/firing.py",
         "    return first is not None and record.fired_to_ms is not None and first <= record.fired_to_ms\n",
         "    return False\n",
         (f"{SCHEDULES}::test_a_jump_there_and_back_again_leaves_every_date_its_one_fire",),
@@ -1513,9 +1512,9 @@ BEGIN
     Mutant(
         "a row that nobody can follow is never disabled",
         "time",
-        "actors/core/schedules.py",
-        "                self.unfit[name] = None\n",
-        "                pass\n",
+        "actors/core/schedules/state.py",
+        "            self.unfit[name] = None\n",
+        "            pass\n",
         (f"{TIME}::test_a_cron_that_can_never_fire",),
     ),
     Mutant(
@@ -1545,7 +1544,7 @@ BEGIN
     Mutant(
         "a time before which it may not start holds nobody up",
         "time",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "        lambda entry: entry.early is not None,\n",
         "        lambda entry: False,\n",
         (
@@ -1573,7 +1572,7 @@ BEGIN
     Mutant(
         "a run at a gate keeps its slot",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        return Halt.APPROVAL if progress.reached else None\n",
         "        return None\n",
         (THREE_DAYS, f"{COMMITS}[gates]"),
@@ -1589,7 +1588,7 @@ BEGIN
     Mutant(
         "fail_fast waits for people",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        if progress is None or (self.task.fail_fast and progress.counts[NodeStatus.FAILED]):\n",
         "        if progress is None:\n",
         (f"{GATES}::test_under_fail_fast_a_gate_is_not_waited_for",),
@@ -1597,7 +1596,7 @@ BEGIN
     Mutant(
         "a gate is approved before it is reached",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "for p in entry.progress.reached if _spec(entry, p).name == message.gate",
         "for p in entry.progress.unsaid | entry.progress.idle if _spec(entry, p).name == message.gate",
         (f"{GATES}::test_a_gate_is_reached_only_when_all_before_it_have_succeeded",),
@@ -1613,15 +1612,15 @@ BEGIN
     Mutant(
         "what depends on a halted run is blocked",
         "people",
-        "actors/core/state.py",
-        "        if run.status.settled or entry.blocked or",
-        "        if run.status.settled or run.status is RunStatus.HALTED or entry.blocked or",
+        "actors/core/task_state.py",
+        "    if run.status.settled or entry.blocked or",
+        "    if run.status.settled or run.status is RunStatus.HALTED or entry.blocked or",
         (THREE_DAYS, f"{GATES}::test_dependents_of_a_halted_task_wait_and_are_not_blocked"),
     ),
     Mutant(
         "step by step everything starts that is ready",
         "people",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "        return bool(ready) if self.task.mode is not Mode.STEP else self.run.step in ready\n",
         "        return bool(ready)\n",
         (f"{GATES}::test_a_run_that_goes_step_by_step_halts_before_each_node_and_next_lets_one_start",),
@@ -1637,7 +1636,7 @@ BEGIN
     Mutant(
         "a run at a gate can be retried",
         "people",
-        "actors/core/decide.py",
+        "actors/core/refusals.py",
         "        Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),\n",
         "",
         (CELL,),
@@ -1645,7 +1644,7 @@ BEGIN
     Mutant(
         "only the judged node is done again",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    again = [*_reset_users(draft, entry, pos, message.feedback), pos]\n",
         "    again = [pos]\n",
         (LOOP,),
@@ -1653,7 +1652,7 @@ BEGIN
     Mutant(
         "what is done again is of the same generation",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    generation = node.generation + 1\n",
         "    generation = node.generation\n",
         (
@@ -1683,7 +1682,7 @@ BEGIN
     Mutant(
         "what works with a result that was sent back is left to it",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         '            draft.effects.append(CancelAttempt(attempt_key(entry, node), "superseded"))\n',
         "",
         (LOOP, f"{BACK}::test_a_live_attempt_at_a_user_is_superseded_and_runs_on_until_it_has_ended"),
@@ -1699,7 +1698,7 @@ BEGIN
     Mutant(
         "the sweep does not ask who is superseded",
         "people",
-        "actors/runtime/recovery.py",
+        "actors/core/healing.py",
         '    draft.effects.extend(CancelAttempt(key, "superseded") for key in superseded_attempts(state))\n',
         "",
         (f"{MADE_UP_FOR}[the sweep]",),
@@ -1715,7 +1714,7 @@ BEGIN
     Mutant(
         "what is sent back keeps the tries that it used",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         'FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, ',
         "FRESH: dict[str, Any] = {",
         (f"{BACK}::test_tries_and_deaths_of_what_is_reset_are_forgotten_and_those_of_others_are_not",),
@@ -1723,7 +1722,7 @@ BEGIN
     Mutant(
         "a review may go round for ever",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    if node.send_backs >= limit:\n",
         "    if False:\n",
         (
@@ -1742,7 +1741,7 @@ BEGIN
     Mutant(
         "a new run keeps no results",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    kept = [node.pos for node in old if node.status is NodeStatus.SUCCEEDED and node.pos not in again]\n",
         "    kept: list[int] = []\n",
         (

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 import actors.core.advance
 import actors.core.decide
-import actors.core.needs
+import actors.core.prefetch
 import actors.core.reports
 from actors import (
     ActorCrashed,
@@ -37,9 +37,9 @@ from actors import (
     WorkState,
 )
 from actors.core.draft import Draft
-from actors.core.entry import Entry
-from actors.core.needs import Needs
+from actors.core.prefetch import Needs
 from actors.core.state import CompanyState
+from actors.core.task_state import TaskState
 from actors.runtime.executor import Executor
 from tests.inside import inside
 from tests.runtime.support import (
@@ -75,20 +75,20 @@ def bugs(monkeypatch: pytest.MonkeyPatch) -> Bugs:
     made = Bugs()
     decide, admit = actors.core.decide.decide, actors.core.advance.admit
 
-    def bad_decide(draft: Draft, message: Any, looked: Any) -> object:
-        reply = decide(draft, message, looked)
+    def bad_decide(draft: Draft, message: Any, prefetched: Any) -> object:
+        reply = decide(draft, message, prefetched)
         if type(message) in made.kinds or getattr(message, "title", None) in made.titles:
             made.hits += 1
             raise Bug("in the middle of it")
         return reply
 
-    def bad_admit(draft: Draft, entry: Entry) -> None:
+    def bad_admit(draft: Draft, entry: TaskState) -> None:
         admit(draft, entry)
         if entry.task.id in made.tasks:
             made.hits += 1
             raise Bug(f"about {entry.task.id}")
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     monkeypatch.setattr("actors.core.advance.admit", bad_admit)
     return made
 
@@ -146,7 +146,7 @@ async def test_a_message_that_cannot_even_be_looked_up_is_answered_and_not_taken
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mistake is made before deciding, when the rows that the messages name are read."""
-    needs_of = actors.core.needs.needs_of
+    needs_of = actors.core.prefetch.needs_of
     hits: list[int] = []
 
     def bad_needs_of(state: CompanyState, messages: list[Any], *more: Any) -> Needs:
@@ -386,7 +386,7 @@ async def test_a_task_that_goes_on_crashing_its_actor_when_it_is_set_aside_parks
             raise Bug("it cannot be booked")
         return decide_report(draft, report, *more)
 
-    monkeypatch.setattr("actors.runtime.company.decide_report", bad_decide_report)
+    monkeypatch.setattr("actors.core.turn.decide_report", bad_decide_report)
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="bad"))

@@ -196,13 +196,13 @@ async def crashed(path: Path, patch: pytest.MonkeyPatch) -> None:
     """An actor that crashes until it is parked, and a task that is set aside and released."""
     decide = actors.core.decide.decide
 
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
-        reply = decide(draft, message, looked)
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
+        reply = decide(draft, message, prefetched)
         if getattr(message, "title", None) == "bad":
             raise ZeroDivisionError("a mistake of ours")
         return reply
 
-    patch.setattr("actors.runtime.company.decide", bad_decide)
+    patch.setattr("actors.core.turn.decide", bad_decide)
     async with a_host(path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.core.transitions import PHASE_MOVES, Phase
 from actors.errors import IllegalMove
 from actors.runtime.attempts import Attempt, AttemptRef, Registry

@@ -389,10 +389,10 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
         await trio.sleep(60)
         assert inside(runtime).services.directory.memory("k") is None
         between = inside(runtime).housekeeper.between_turns
-        looked, go_on = trio.Event(), trio.Event()
+        prefetched, go_on = trio.Event(), trio.Event()
 
         async def later(*args: Any) -> Any:
-            looked.set()
+            prefetched.set()
             await go_on.wait()
             return await between(*args)
 
@@ -404,7 +404,7 @@ async def test_what_an_actor_that_just_came_has_read_does_not_go_either(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(prune)
-            await looked.wait()
+            await prefetched.wait()
             await company.ask(a_task("ok", id="b", depends_on=["a"], mode="manual"))
             await trio.sleep(60)  # it has left again: only the epoch tells that it was there
             assert inside(runtime).services.directory.memory("k") is None

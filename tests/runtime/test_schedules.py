@@ -265,7 +265,7 @@ async def test_a_schedule_whose_fire_the_database_refuses_is_disabled_and_the_ot
     assert [e.data["name"] for e in fires(db_path)][2:] == ["good", "good"]
 
 
-@pytest.mark.parametrize("place", ["actors.core.scheduling.come_due", "actors.core.submit.fresh_run"])
+@pytest.mark.parametrize("place", ["actors.core.schedules.moves.come_due", "actors.core.submit.fresh_run"])
 async def test_a_schedule_whose_moves_crash_the_actor_twice_is_disabled_and_nobody_else_notices(
     db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from actors import Context, ReasonKind, SetLimits, Stop, Submit, SubmitMany, WorkState
-from actors.core.draft import AttemptKey
+from actors.core.effects import AttemptKey
 from actors.runtime.attempts import AttemptRef, Registry
 from actors.runtime.options import ABANDONED_MAX
 from actors.runtime.slots import Slots, TurnSlots

@@ -28,7 +28,7 @@ from actors import (
     Unpause,
 )
 from actors.core.draft import Draft
-from actors.core.needs import Looked
+from actors.core.prefetch import Prefetched
 from actors.handlers import Handler
 from tests.inside import inside
 from tests.runtime.support import Gated, GatedConnection, Stubborn, Wrapper, a_host, a_node, a_task
@@ -95,12 +95,12 @@ async def test_every_gauge_shows_what_it_is_named_for(
         async with ctx.waiting("the world"):
             await back.wait()
 
-    def bad_decide(draft: Draft, message: Any, looked: Looked) -> object:
+    def bad_decide(draft: Draft, message: Any, prefetched: Prefetched) -> object:
         if draft.state.company.name == "crashes":
             raise ZeroDivisionError("a mistake of ours")
-        return decide(draft, message, looked)
+        return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     handlers: dict[str, Handler] = {"work": work, "deaf": deaf, "waits": waits}
     options: dict[str, Any] = {"executions_max": SLOTS, "stop_grace_s": 0, "idle_s": 3_600, "wrap": wrapper}
     async with a_host(db_path, handlers, **options) as runtime:

@@ -76,12 +76,12 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
     made = Broken()
     decide = actors.core.decide.decide
 
-    def bad_decide(draft: Any, message: Any, looked: Any) -> object:
+    def bad_decide(draft: Any, message: Any, prefetched: Any) -> object:
         if draft.state.company.name in made.companies:
             raise ZeroDivisionError("a mistake of ours")
-        return decide(draft, message, looked)
+        return decide(draft, message, prefetched)
 
-    monkeypatch.setattr("actors.runtime.company.decide", bad_decide)
+    monkeypatch.setattr("actors.core.turn.decide", bad_decide)
     return made
 
 

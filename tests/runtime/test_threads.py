@@ -136,12 +136,12 @@ async def test_progress_can_be_told_from_a_thread(db_path: Path, blocking: Block
 
 
 async def test_a_thread_can_ask_whether_it_should_end_and_ends_in_the_grace(db_path: Path) -> None:
-    started, looked = threading.Event(), threading.Event()
+    started, prefetched = threading.Event(), threading.Event()
 
     def work(ctx: Context) -> str:
         started.set()
         while not ctx.cancel_requested:
-            looked.wait(0.001)
+            prefetched.wait(0.001)
         return "ended"
 
     async with a_host(db_path, {"work": work}, stop_grace_s=PATIENCE_S) as runtime:

@@ -17,7 +17,9 @@ from trio.testing import MockClock
 import actors.core.advance
 from actors import Context, Edit, Event, Node, Runtime, SetLimits, Submit, SubmitMany, WorkState
 from actors.core.advance import MOVES_MAX
-from actors.runtime.company import BATCH_MAX, CompanyActor, Turn
+from actors.core.turn import Turn
+from actors.runtime.company import BATCH_MAX, CompanyActor
+from actors.runtime.taken import Taken
 from tests.inside import inside
 from tests.runtime.support import a_host, a_task, idle, of_kind, quiet, stored_events
 
@@ -49,12 +51,12 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
         finally:
             seen.inside[actor.name] -= 1
 
-    def decide(actor: CompanyActor, turn: Turn, *rest: Any) -> None:
+    def decide(actor: CompanyActor, taken: Taken, *rest: Any) -> Turn:
         with alone():
-            decide_turn(actor, turn, *rest)
-        assert turn.draft is not None
-        seen.most_moves = max(seen.most_moves, turn.draft.moves)
-        seen.most_messages = max(seen.most_messages, len(turn.envelopes))
+            made = decide_turn(actor, taken, *rest)
+        seen.most_moves = max(seen.most_moves, made.draft.moves)
+        seen.most_messages = max(seen.most_messages, len(taken.envelopes))
+        return made
 
     def acting(*args: Any) -> None:
         with alone():

@@ -20,6 +20,7 @@ from storage.sqlite.connection import transaction
 from storage.sqlite.loading import claim_company
 from storage.sqlite.opening import open_writer
 from storage.sqlite.unit_of_work import Committed, UnitOfWork
+from storage.writes import TaskTexts
 
 
 @pytest.fixture
@@ -40,12 +41,11 @@ def claimed(raw: sqlite3.Connection, name: str) -> CompanyRecord:
 
 def submitted(company: CompanyRecord, seq: int = 1, **fields: Any) -> UnitOfWork:
     task = TaskRecord(seq, f"t{seq}", 2, 1)
-    texts = {"title": "x", "payload": None, "node_payloads": None, "key": None, "content": None}
     return UnitOfWork(
         company.company_id,
         company.name,
         company.epoch,
-        new_tasks=[(task, texts)],
+        new_tasks=[(task, TaskTexts("x"))],
         new_runs=[RunRecord(seq, 1, RunStatus.QUEUED, 1)],
         events=[
             EventRecord("task.submitted", 1, task.id, seq),

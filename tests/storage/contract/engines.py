@@ -27,6 +27,7 @@ from storage.records import (
 from storage.sqlite.database import open_database
 from storage.sqlite.unit_of_work import UnitOfWork
 from storage.values import changed
+from storage.writes import TaskTexts
 
 Engine = Literal["inline", "thread"]
 ENGINES: tuple[Engine, ...] = ("inline", "thread")
@@ -52,13 +53,12 @@ class Opened:
     async def task(self, company: CompanyRecord, seq: int, *upstreams: str, settled: bool = True) -> None:
         """A task ``t<seq>`` with one attempt, made at 1 ms; it ends, and its run settles, at 3 ms if ``settled``."""
         task = TaskRecord(seq, f"t{seq}", 2, 1)
-        texts = {"title": "x", "payload": None, "node_payloads": None, "key": None, "content": None}
         run = RunRecord(seq, 1, RunStatus.QUEUED, 1)
         node = NodeRecord(seq, 1, 0, '{"name":"n"}')
         attempt = AttemptRecord(seq, 1, 0, 1, 0, 1, 2)
         unit = self._unit(company)
         unit.company = changed(company, task_seq=seq)
-        unit.new_tasks, unit.new_runs = [(task, texts)], [run]
+        unit.new_tasks, unit.new_runs = [(task, TaskTexts("x"))], [run]
         unit.edges = [(seq, upstreams)]
         unit.events = [EventRecord("task.submitted", 1, task.id, seq)]
         await self.store.database.writer.commit(unit)

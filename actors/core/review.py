@@ -20,21 +20,22 @@ from storage.records import Halt, NodeRecord, NodeStatus, RunStatus
 from storage.values import changed
 
 from .advance import attempt_key
-from .draft import CancelAttempt, Draft, fresh_run
-from .entry import Entry, halt_of
+from .draft import Draft, fresh_run
+from .effects import CancelAttempt
 from .halting import NAMES_SHOWN, names_of, resume_run
 from .shape import NodeSpec
+from .task_state import TaskState, halt_of
 
 FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, "not_before_ms": None, "error": None}
 """The allowance of a node whose work so far does not count any more."""
 
 
-def refused(message: object, entry: Entry, text: str, *advice: str) -> MoveRefused:
+def refused(message: object, entry: TaskState, text: str, *advice: str) -> MoveRefused:
     assert entry.run is not None
     return MoveRefused(type(message).__name__, entry.task.id, entry.run.status.value, text, advice)
 
 
-def _place(message: object, entry: Entry, name: str) -> int:
+def _place(message: object, entry: TaskState, name: str) -> int:
     """Position of the node of that name; raises `MoveRefused`."""
     names = [] if entry.progress is None else [spec.name for spec in entry.progress.specs]
     if name not in names:
@@ -46,7 +47,7 @@ def _place(message: object, entry: Entry, name: str) -> int:
 # --- gates and steps ----------------------------------------------------------------------------------------
 
 
-def approve(draft: Draft, entry: Entry, message: Approve) -> None:
+def approve(draft: Draft, entry: TaskState, message: Approve) -> None:
     """The gate succeeds, if it is reached; a halted run goes on."""
     assert entry.run is not None
     if entry.progress is None:
@@ -69,7 +70,7 @@ def approve(draft: Draft, entry: Entry, message: Approve) -> None:
         resume_run(draft, entry, "approve", message.gate)
 
 
-def _not_reached(message: Approve, entry: Entry) -> MoveRefused:
+def _not_reached(message: Approve, entry: TaskState) -> MoveRefused:
     assert entry.run is not None
     assert entry.progress is not None
     specs = entry.progress.specs
@@ -89,7 +90,7 @@ def _not_reached(message: Approve, entry: Entry) -> MoveRefused:
     return refused(message, entry, f"{text}nothing waits for you")
 
 
-def let_through(draft: Draft, entry: Entry, message: Next) -> None:
+def let_through(draft: Draft, entry: TaskState, message: Next) -> None:
     """The first node that is ready may start."""
     pos = min(entry.progress.ready, default=None) if entry.progress is not None else None
     if pos is None:
@@ -102,7 +103,7 @@ def let_through(draft: Draft, entry: Entry, message: Next) -> None:
 # --- doing it again -----------------------------------------------------------------------------------------
 
 
-def send_back(draft: Draft, entry: Entry, message: SendBack) -> None:
+def send_back(draft: Draft, entry: TaskState, message: SendBack) -> None:
     """The judged node is done again, in the place of its run or, if that is completed, in a new one."""
     assert entry.run is not None
     pos = _judged(message, entry)
@@ -122,17 +123,17 @@ def send_back(draft: Draft, entry: Entry, message: SendBack) -> None:
         _go_on(draft, entry, len(again))
 
 
-def _node(entry: Entry, pos: int) -> NodeRecord:
+def _node(entry: TaskState, pos: int) -> NodeRecord:
     assert entry.nodes is not None
     return entry.nodes[pos]
 
 
-def _spec(entry: Entry, pos: int) -> NodeSpec:
+def _spec(entry: TaskState, pos: int) -> NodeSpec:
     assert entry.progress is not None
     return entry.progress.specs[pos]
 
 
-def _judged(message: SendBack, entry: Entry) -> int:
+def _judged(message: SendBack, entry: TaskState) -> int:
     """Position of the node that has a result to be judged; raises `MoveRefused`."""
     assert entry.run is not None
     if entry.nodes is None:
@@ -159,7 +160,7 @@ def _judged(message: SendBack, entry: Entry) -> int:
     return pos
 
 
-def _check_limit(message: SendBack, entry: Entry, node: NodeRecord, spec: NodeSpec) -> None:
+def _check_limit(message: SendBack, entry: TaskState, node: NodeRecord, spec: NodeSpec) -> None:
     limits = (spec.send_backs_max, entry.task.send_backs_max, SEND_BACKS_MAX_DEFAULT)
     limit = next(limit for limit in limits if limit is not None)
     if node.send_backs >= limit:
@@ -168,7 +169,7 @@ def _check_limit(message: SendBack, entry: Entry, node: NodeRecord, spec: NodeSp
         raise refused(message, entry, text, "Rerun")
 
 
-def _users_of(entry: Entry, pos: int) -> list[int]:
+def _users_of(entry: TaskState, pos: int) -> list[int]:
     """Positions of all nodes that use the result, at whatever distance, in the order of the graph."""
     assert entry.progress is not None
     found: set[int] = set()
@@ -181,7 +182,7 @@ def _users_of(entry: Entry, pos: int) -> list[int]:
     return sorted(found)
 
 
-def _reset_users(draft: Draft, entry: Entry, pos: int, feedback: str) -> list[int]:
+def _reset_users(draft: Draft, entry: TaskState, pos: int, feedback: str) -> list[int]:
     """Reset what has used the result, and say which; what has not been tried stays as it is."""
     again = []
     for user in _users_of(entry, pos):
@@ -199,7 +200,7 @@ def _reset_users(draft: Draft, entry: Entry, pos: int, feedback: str) -> list[in
     return again
 
 
-def _reset(draft: Draft, entry: Entry, node: NodeRecord, feedback: str, **fields: Any) -> None:
+def _reset(draft: Draft, entry: TaskState, node: NodeRecord, feedback: str, **fields: Any) -> None:
     """Discard what the node has done. A gate has nothing that could be done otherwise, so no feedback either."""
     said = None if _spec(entry, node.pos).gate else feedback
     generation = node.generation + 1
@@ -215,7 +216,7 @@ def _reset(draft: Draft, entry: Entry, node: NodeRecord, feedback: str, **fields
     )
 
 
-def _say_sent_back(draft: Draft, entry: Entry, pos: int, again: list[int]) -> None:
+def _say_sent_back(draft: Draft, entry: TaskState, pos: int, again: list[int]) -> None:
     node = _node(entry, pos)
     names = names_of(entry, sorted(again)[:NAMES_SHOWN])
     draft.event(
@@ -232,7 +233,7 @@ def _say_sent_back(draft: Draft, entry: Entry, pos: int, again: list[int]) -> No
     )
 
 
-def _go_on(draft: Draft, entry: Entry, reset: int) -> None:
+def _go_on(draft: Draft, entry: TaskState, reset: int) -> None:
     """A run that stood still is queued at its old place. What was skipped waits again, with the tries that it had; what
     gave up stays so, unless it would keep everything else from going on.
     """
@@ -248,7 +249,7 @@ def _go_on(draft: Draft, entry: Entry, reset: int) -> None:
     draft.event("run.requeued", entry, before=before, after=RunStatus.QUEUED, reason="send back", nodes=reset)
 
 
-def place_of_rerun(message: Rerun, entry: Entry, name: str) -> int:
+def place_of_rerun(message: Rerun, entry: TaskState, name: str) -> int:
     """Position of the node from which it is done again; raises `MoveRefused`."""
     if entry.nodes is None:
         raise refused(
@@ -257,14 +258,14 @@ def place_of_rerun(message: Rerun, entry: Entry, name: str) -> int:
     return _place(message, entry, name)
 
 
-def rerun_from(draft: Draft, entry: Entry, message: Rerun, pos: int) -> None:
+def rerun_from(draft: Draft, entry: TaskState, message: Rerun, pos: int) -> None:
     """A new run that keeps the results of all nodes that do not use this one's."""
     _begin_from(draft, entry, pos, "rerun", payload=message.payload_text)
 
 
 def _begin_from(
     draft: Draft,
-    entry: Entry,
+    entry: TaskState,
     pos: int,
     reason: str,
     *,
@@ -278,8 +279,7 @@ def _begin_from(
     again = {pos, *_users_of(entry, pos)}
     kept = [node.pos for node in old if node.status is NodeStatus.SUCCEEDED and node.pos not in again]
     run = fresh_run(entry.task, entry.run.number + 1, draft.now_ms, started=True)
-    draft.add_run(entry, changed(run, admitted_ms=draft.now_ms))
-    draft.write("carry_run", seq=entry.task.seq, number=run.number, payload=payload)
+    draft.add_run(entry, changed(run, admitted_ms=draft.now_ms), payload, carried=True)
     draft.event("run.created", entry, before=before, after=RunStatus.QUEUED, reason=reason, carried=len(kept))
     draft.carry_nodes(entry, tuple(_born(node, run.number, anew=feedback is None) for node in old))
     for place in kept:

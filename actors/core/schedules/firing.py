@@ -16,7 +16,7 @@ less than half a step, or less than `BACK_MS`, is waited for.
 
 from __future__ import annotations
 
-from actors.nominal import Rule
+from actors.recurrence import Rule
 from storage.records import Misfire, Overlap, ScheduleRecord
 from storage.values import changed, value
 

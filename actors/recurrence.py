@@ -17,7 +17,7 @@ change in Berlin, New York and on Lord Howe Island, it fires fixed times once wh
 repeated hour twice; it refuses "0 0 31 2 *" when it reads it, which croniter calls valid; it is small, typed, and
 follows Debian on purpose. What it does with zones is not used: where the clock moves by half an hour (Lord Howe)
 it leaves out matching times of texts with a star, as it steps by hours. It walks dates without a zone here, and the
-few lines that turn a date's time into instants are ours. `tests/core/test_nominal.py` holds this against a
+few lines that turn a date's time into instants are ours. `tests/core/test_recurrence.py` holds this against a
 minute-by-minute search.
 """
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import InvalidMessage
-from actors.nominal import TIME_MAX_MS, Cron, Every, Rule, cron_of, zone_of
+from actors.recurrence import TIME_MAX_MS, Cron, Every, Rule, cron_of, zone_of
 
 from .examples import examples
 

@@ -1,9 +1,8 @@
-"""One task in memory, and the units in which a company's facts change."""
+"""One task in memory, and what is derived of it."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,11 +10,9 @@ from actors.states import Reason
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.values import value
 
+from .effects import AttemptKey
 from .progress import Progress
 from .shape import Shape
-
-if TYPE_CHECKING:
-    from .draft import AttemptKey
 
 
 class Standing(Enum):
@@ -26,7 +23,7 @@ class Standing(Enum):
     DEAD = "dead"
 
 
-class Entry:
+class TaskState:
     """One task in memory."""
 
     __slots__ = (
@@ -134,7 +131,7 @@ def halt_of(run: RunRecord) -> Halt | None:
     return next((halt for halt in Halt if halt.value == run.reason), None)
 
 
-def current_node(entry: Entry, key: AttemptKey) -> NodeRecord | None:
+def current_node(entry: TaskState, key: AttemptKey) -> NodeRecord | None:
     """The node that is running just this attempt."""
     if entry.run is None or entry.run.number != key.run or entry.nodes is None or entry.task.seq != key.seq:
         return None
@@ -156,21 +153,26 @@ class Graph:
 
 
 @value
-class Change:
-    """One fact replaced by another. ``kind`` says which field of the entry; ``before`` or ``after`` may be
-    nothing. "carried" are the nodes of a run that begins with the results of the one before it.
-    """
-
-    kind: str
-    task: str
-    before: object
-    after: object
-
-
-@value
 class Flip:
     """A task became blocked, or stopped being so. ``cause`` is the task whose change led to it."""
 
     task: str
     blocked: bool
     cause: str
+
+
+def is_halted_on_budget(entry: TaskState) -> bool:
+    return entry.run is not None and halt_of(entry.run) is Halt.BUDGET
+
+
+def standing_of(entry: TaskState) -> Standing:
+    run = entry.run
+    if entry.quarantined is not None or run is None:
+        return Standing.DEAD
+    if run.status is RunStatus.COMPLETED:
+        return Standing.DONE
+    if run.status.settled or entry.blocked or entry.task.archived_ms is not None:
+        return Standing.DEAD
+    if is_halted_on_budget(entry):
+        return Standing.DEAD
+    return Standing.UNFINISHED

@@ -8,18 +8,17 @@ missed, as with a schedule that is itself paused.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterable
 
-from actors.nominal import TIME_MAX_MS, Every, Rule, cron_of
+from actors.recurrence import TIME_MAX_MS, Every, Rule, cron_of
 from storage.records import ScheduleRecord, ScheduleStatus
 from storage.values import changed
 
+from ..heap import Heap
 from .template import template_of
 
 BACK_MS = 30_000
 """A wall clock that went back by less is waited for: half of the least step of a cron text."""
-_HEAP_SLACK = 64
 
 
 def rule_of(record: ScheduleRecord) -> Rule:
@@ -84,7 +83,7 @@ class Schedules:
         """Schedule → ids of its tasks that are in memory; the unsettled ones always are."""
         self.unfit: dict[str, None] = {}
         """Those whose rows cannot be trusted and that are not disabled for it yet."""
-        self._heap: list[tuple[int, str]] = []
+        self._due: Heap[str, tuple[int, str]] = Heap()
         self._moved_to_ms = 0
         """No schedule has moved later than this."""
 
@@ -101,24 +100,18 @@ class Schedules:
         self.unfit.pop(name, None)
         if record is None:
             self.by_name.pop(name, None)
+            self._due.discard(name)
             return
         self.by_name[name] = record
-        if record.bad is not None:
-            if record.disabled is None:
-                self.unfit[name] = None
-            return
-        self._moved_to_ms = max(self._moved_to_ms, record.moved_ms)
-        due = due_of(record)
-        if due is not None:
-            heappush(self._heap, (due, name))
-        if len(self._heap) > 2 * len(self.by_name) + _HEAP_SLACK:
-            self._heap = sorted(self._current())
-
-    def _current(self) -> Iterator[tuple[int, str]]:
-        for name, record in self.by_name.items():
-            due = None if record.bad is not None else due_of(record)
-            if due is not None:
-                yield due, name
+        due = None if record.bad is not None else due_of(record)
+        if due is None:
+            self._due.discard(name)
+        else:
+            self._due.put(name, (due, name))
+        if record.bad is None:
+            self._moved_to_ms = max(self._moved_to_ms, record.moved_ms)
+        elif record.disabled is None:
+            self.unfit[name] = None
 
     def next_due_ms(self) -> int | None:
         """When the first of them has something to do."""
@@ -127,13 +120,8 @@ class Schedules:
 
     def first(self) -> ScheduleRecord | None:
         """The one that is due first."""
-        while self._heap:
-            due, name = self._heap[0]
-            record = self.by_name.get(name)
-            if record is not None and record.bad is None and due_of(record) == due:
-                return record
-            heappop(self._heap)
-        return None
+        first = self._due.first()
+        return None if first is None else self.by_name[first[1]]
 
     def ahead_of(self, now_ms: int) -> list[ScheduleRecord]:
         """Active schedules that have moved at a time which the wall clock, having gone back, has yet to show."""

@@ -21,7 +21,9 @@ from actors.messages import (
 from storage.records import ScheduleRecord, ScheduleStatus
 from storage.values import changed, value
 
-from .draft import Draft
+from ..draft import Draft
+from ..prefetch import Prefetched, template_needs
+from ..submit import Fire, carry_out, check_template
 from .firing import (
     ON_TIME_MS,
     Fired,
@@ -33,9 +35,7 @@ from .firing import (
     needs_fired,
     went_back,
 )
-from .needs import Looked, template_needs
-from .schedules import about, due_of, jitter_ms, rule_of
-from .submit import Fire, carry_out, check_template
+from .state import about, due_of, jitter_ms, rule_of
 from .template import template_of, template_text
 
 SCHEDULES_MAX = 10_000
@@ -48,25 +48,25 @@ _ORDINARY = Fired()
 # --- messages -----------------------------------------------------------------------------------------------
 
 
-def decide_set_schedule(draft: Draft, message: SetSchedule, looked: Looked) -> ScheduleSettings:
+def decide_set_schedule(draft: Draft, message: SetSchedule, prefetched: Prefetched) -> ScheduleSettings:
     schedules = draft.state.schedules
     old = schedules.by_name.get(message.name)
     draft.about = about(message.name)
-    check_template(draft, message.task, looked)
+    check_template(draft, message.task, prefetched)
     try:
         said = _said(message)
     except InvalidJson as error:
         raise ScheduleRefused("SetSchedule", message.name, str(error)) from None
     if old is None:
-        return _add(draft, message, said, looked)
+        return _add(draft, message, said, prefetched)
     if old.bad is None and old.disabled is None and all(getattr(old, key) == said[key] for key in said):
         return _settings(old, changed=False)
     rule_is_new = any(getattr(old, key) != said[key] for key in ("cron", "every_ms", "zone"))
     if not rule_is_new and old.bad is None and old.disabled is None:
         return _put(draft, old, changed(old, **said))
-    fired = looked.fired.get(message.name, _ORDINARY)
+    fired = prefetched.fired.get(message.name, _ORDINARY)
     if old.bad is None:
-        old = _settle_old_rule(draft, old, looked)
+        old = _settle_old_rule(draft, old, prefetched)
         new = changed(old, **said, anchor_ms=draft.now_ms)
     else:
         new = ScheduleRecord(old.seq, old.name, **said, anchor_ms=draft.now_ms, fired_to_ms=fired.last_ms)
@@ -87,27 +87,29 @@ def _said(message: SetSchedule) -> dict[str, Any]:
     }
 
 
-def _add(draft: Draft, message: SetSchedule, said: dict[str, Any], looked: Looked) -> ScheduleSettings:
+def _add(
+    draft: Draft, message: SetSchedule, said: dict[str, Any], prefetched: Prefetched
+) -> ScheduleSettings:
     schedules = draft.state.schedules
     if len(schedules) >= SCHEDULES_MAX:
         text = f"the company has {SCHEDULES_MAX} schedules, which is the most that one can have"
         raise ScheduleRefused("SetSchedule", message.name, text)
     seq = max((record.seq for record in schedules.by_name.values()), default=0) + 1
-    fired = looked.fired.get(message.name, _ORDINARY)
+    fired = prefetched.fired.get(message.name, _ORDINARY)
     new = ScheduleRecord(seq, message.name, **said, anchor_ms=draft.now_ms, fired_to_ms=fired.last_ms)
     return _put(draft, None, begun(new, rule_of(new), draft.now_ms, fired))
 
 
-def _settle_old_rule(draft: Draft, old: ScheduleRecord, looked: Looked) -> ScheduleRecord:
+def _settle_old_rule(draft: Draft, old: ScheduleRecord, prefetched: Prefetched) -> ScheduleRecord:
     """What fell due under the old rule is not the new one's: it fires now, or while the schedule is held it is kept
     for the misfire rule.
     """
     if old.due_ms is None or old.due_ms > draft.now_ms:
         return old
-    if _held(draft, old) or not _ready(old, looked):
+    if _held(draft, old) or not _ready(old, prefetched):
         count, last, _ = missed_until(old, rule_of(old), draft.now_ms)
         return changed(old, missed=count, missed_ms=last)
-    _fire(draft, old, looked)
+    _fire(draft, old, prefetched)
     return draft.state.schedules.by_name[old.name]
 
 
@@ -149,14 +151,16 @@ def _known(draft: Draft, name: str) -> ScheduleRecord:
     return record
 
 
-def decide_pause_schedule(draft: Draft, message: PauseSchedule, _looked: Looked) -> ScheduleSettings:
+def decide_pause_schedule(draft: Draft, message: PauseSchedule, _prefetched: Prefetched) -> ScheduleSettings:
     record = _known(draft, message.name)
     if record.paused_ms is not None:
         return _settings(record, changed=False)
     return _hold(draft, record, "schedule.paused", draft.now_ms)
 
 
-def decide_resume_schedule(draft: Draft, message: ResumeSchedule, _looked: Looked) -> ScheduleSettings:
+def decide_resume_schedule(
+    draft: Draft, message: ResumeSchedule, _prefetched: Prefetched
+) -> ScheduleSettings:
     """It is due at once if something was missed; `fire_due` then applies the misfire rule, in the same commit."""
     record = _known(draft, message.name)
     if record.paused_ms is None:
@@ -171,19 +175,21 @@ def _hold(draft: Draft, record: ScheduleRecord, kind: str, paused_ms: int | None
     return _settings(after)
 
 
-def decide_remove_schedule(draft: Draft, message: RemoveSchedule, _looked: Looked) -> ScheduleSettings:
+def decide_remove_schedule(
+    draft: Draft, message: RemoveSchedule, _prefetched: Prefetched
+) -> ScheduleSettings:
     record = _known(draft, message.name)
     draft.schedule(record, None)
     draft.event("schedule.removed", before=record.status, name=record.name)
     return changed(_settings(record), next_ms=None)
 
 
-def decide_run_now(draft: Draft, message: RunNow, looked: Looked) -> Submitted:
+def decide_run_now(draft: Draft, message: RunNow, prefetched: Prefetched) -> Submitted:
     """A task as at a fire, without a nominal time; the schedule itself does not move."""
     record = _known(draft, message.name)
     if record.bad is not None:
         raise ScheduleRefused("RunNow", record.name, f"it is disabled ({record.bad}): use SetSchedule")
-    made = carry_out(draft, template_of(record.template), looked, Fire(record.name))
+    made = carry_out(draft, template_of(record.template), prefetched, Fire(record.name))
     draft.about = about(record.name)
     draft.event(
         "schedule.fired", draft.state.entries[made.id], name=record.name, nominal_ms=None, manual=True
@@ -207,7 +213,7 @@ class Due:
 NONE_DUE = Due()
 
 
-def fire_due(draft: Draft, looked: Looked, limit: int) -> Due:
+def fire_due(draft: Draft, prefetched: Prefetched, limit: int) -> Due:
     """Move every schedule that has something to do, until the draft has made ``limit`` moves."""
     schedules = draft.state.schedules
     on_time = False
@@ -217,26 +223,26 @@ def fire_due(draft: Draft, looked: Looked, limit: int) -> Due:
         record = schedules.by_name[name]
         _disable(draft, record, record.bad or "")
     for record in schedules.ahead_of(draft.now_ms):
-        if draft.moves >= limit or record.name not in looked.fired:
+        if draft.moves >= limit or record.name not in prefetched.fired:
             return Due(True, on_time)
-        _go_back(draft, record, looked)
+        _go_back(draft, record, prefetched)
     while draft.state.company.paused_ms is None:
         first = schedules.first()
         due = None if first is None else due_of(first)
         if first is None or due is None or due > draft.now_ms:
             break
-        if draft.moves >= limit or not _ready(first, looked):
+        if draft.moves >= limit or not _ready(first, prefetched):
             return Due(True, on_time)
         on_time = on_time or draft.now_ms - due < ON_TIME_MS
-        _fire(draft, first, looked)
+        _fire(draft, first, prefetched)
     return Due(False, on_time)
 
 
-def _ready(record: ScheduleRecord, looked: Looked) -> bool:
+def _ready(record: ScheduleRecord, prefetched: Prefetched) -> bool:
     """Whether everything that its fire depends on has been read."""
-    if needs_fired(record) and record.name not in looked.fired:
+    if needs_fired(record) and record.name not in prefetched.fired:
         return False
-    return record.name in looked.templates or not template_needs(record)
+    return record.name in prefetched.templates or not template_needs(record)
 
 
 def _disable(draft: Draft, record: ScheduleRecord, why: str) -> None:
@@ -247,9 +253,9 @@ def _disable(draft: Draft, record: ScheduleRecord, why: str) -> None:
     draft.moves += 1
 
 
-def _go_back(draft: Draft, record: ScheduleRecord, looked: Looked) -> None:
+def _go_back(draft: Draft, record: ScheduleRecord, prefetched: Prefetched) -> None:
     draft.about = about(record.name)
-    after = went_back(record, rule_of(record), draft.now_ms, looked.fired[record.name])
+    after = went_back(record, rule_of(record), draft.now_ms, prefetched.fired[record.name])
     draft.schedule(record, after)
     back_ms = record.moved_ms - draft.now_ms
     draft.event(
@@ -258,14 +264,14 @@ def _go_back(draft: Draft, record: ScheduleRecord, looked: Looked) -> None:
     draft.moves += 1
 
 
-def _fire(draft: Draft, record: ScheduleRecord, looked: Looked) -> None:
+def _fire(draft: Draft, record: ScheduleRecord, prefetched: Prefetched) -> None:
     """One schedule that is due: the fire if there is one, what was skipped, and its next time."""
     name = record.name
     draft.about = about(name)
     holders = unsettled_tasks(draft, name)
-    fired = looked.fired.get(name, _ORDINARY)
+    fired = prefetched.fired.get(name, _ORDINARY)
     outcome = come_due(record, rule_of(record), draft.now_ms, fired, overlapping=bool(holders))
-    outcome, refusal, made = _carry_out(draft, record, outcome, looked)
+    outcome, refusal, made = _carry_out(draft, record, outcome, prefetched)
     after = outcome.after
     if made is not None and outcome.nominal_ms is not None:
         to_ms = max(outcome.nominal_ms, record.fired_to_ms or outcome.nominal_ms)
@@ -286,7 +292,7 @@ def _fire(draft: Draft, record: ScheduleRecord, looked: Looked) -> None:
 
 
 def _carry_out(
-    draft: Draft, record: ScheduleRecord, outcome: Outcome, looked: Looked
+    draft: Draft, record: ScheduleRecord, outcome: Outcome, prefetched: Prefetched
 ) -> tuple[Outcome, Refused | None, Submitted | None]:
     """Insert the task; a refusal makes the fire a skipped one."""
     nominal = outcome.nominal_ms
@@ -296,7 +302,9 @@ def _carry_out(
     start_ms = outcome.start_ms + jitter if record.jitter_ms else None
     mark = draft.mark()
     try:
-        made = carry_out(draft, template_of(record.template), looked, Fire(record.name, nominal, start_ms))
+        made = carry_out(
+            draft, template_of(record.template), prefetched, Fire(record.name, nominal, start_ms)
+        )
     except Refused as refusal:
         draft.rollback(mark)
         return changed(outcome, skipped=outcome.skipped + 1), refusal, None

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors.states import IDS_SHOWN, Reason, ReasonKind
 from storage.records import Mode, RunStatus
 from storage.values import value
 
-from .budget import is_halted_on_budget, room_in, starved_reasons
-from .entry import Entry, Standing
+from .budget import room_in, starved_reasons
+from .facts import Facts
 from .order import order_key
-
-if TYPE_CHECKING:
-    from .state import CompanyState
-
+from .task_state import Standing, TaskState, is_halted_on_budget
 
 _NOBODY: Mapping[Any, Any] = MappingProxyType({})
 
@@ -53,19 +50,19 @@ class Live:
 OPEN = Live()
 
 
-def task_gates(state: CompanyState, entry: Entry) -> Iterator[Reason]:
+def task_gates(state: Facts, entry: TaskState) -> Iterator[Reason]:
     """The closed gates of the task itself, each with what it concerns."""
     for is_closed, reasons in _TASK_GATES:
         if is_closed(entry):
             yield from reasons(state, entry)
 
 
-def is_open(entry: Entry) -> bool:
+def is_open(entry: TaskState) -> bool:
     """Whether no gate of the task itself is closed. Looks at counters and never at edges, however many there are."""
     return not any(is_closed(entry) for is_closed, _ in _TASK_GATES)
 
 
-def hold_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
+def hold_gates(state: Facts, entry: TaskState, live: Live) -> Iterator[Reason]:
     """What keeps the company from starting anything, runs and attempts alike, as it is for this task."""
     if live.no_host:
         yield Reason(ReasonKind.NO_HOST)
@@ -82,7 +79,7 @@ def hold_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason
         yield Reason(ReasonKind.COMPANY_PAUSED, at_ms=state.company.paused_ms)
 
 
-def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Reason]:
+def company_gates(state: Facts, entry: TaskState, live: Live) -> Iterator[Reason]:
     """The closed gates of the company for a task that wants a run slot."""
     yield from hold_gates(state, entry, live)
     if state.slots_free == 0:
@@ -101,7 +98,7 @@ def company_gates(state: CompanyState, entry: Entry, live: Live) -> Iterator[Rea
         yield from starved_reasons(state, entry, state.company)
 
 
-def line_gate(state: CompanyState, entry: Entry) -> Reason | None:
+def line_gate(state: Facts, entry: TaskState) -> Reason | None:
     """Closed while as many tasks as there are free slots go first. For reads: it looks at every open task."""
     assert entry.run is not None
     key, room = order_key(entry.task, entry.run), room_in(state.company)
@@ -114,7 +111,7 @@ def line_gate(state: CompanyState, entry: Entry) -> Reason | None:
     return Reason(ReasonKind.TASKS_AHEAD, tasks=tuple(first), count=count)
 
 
-def admissible(state: CompanyState, live: Live) -> Entry | None:
+def admissible(state: Facts, live: Live) -> TaskState | None:
     """The first in order whose gates are all open: what `advance` admits next.
 
     Only the first can be it, of those that the company's budget has room for.
@@ -130,7 +127,7 @@ def admissible(state: CompanyState, live: Live) -> Entry | None:
     return entry if next(company_gates(state, entry, live), None) is None else None
 
 
-def dead_upstreams(state: CompanyState, entry: Entry) -> Iterator[Reason]:
+def dead_upstreams(state: Facts, entry: TaskState) -> Iterator[Reason]:
     """One reason per kind of dead upstream, each with the ids, in the order of the table of states."""
     groups: dict[ReasonKind, list[str]] = {}
     for upstream in entry.task.depends_on:
@@ -154,7 +151,7 @@ _DEAD_ORDER = (
 )
 
 
-def _dead_kind(state: CompanyState, upstream: str) -> ReasonKind | None:
+def _dead_kind(state: Facts, upstream: str) -> ReasonKind | None:
     if state.standing(upstream) is not Standing.DEAD:
         return None
     entry = state.entries.get(upstream)
@@ -173,14 +170,14 @@ def _dead_kind(state: CompanyState, upstream: str) -> ReasonKind | None:
     return ReasonKind.UPSTREAM_BLOCKED
 
 
-def unfinished_upstreams(state: CompanyState, entry: Entry) -> Iterator[Reason]:
+def unfinished_upstreams(state: Facts, entry: TaskState) -> Iterator[Reason]:
     ids = [upstream for upstream in entry.task.depends_on if state.standing(upstream) is Standing.UNFINISHED]
     yield Reason(ReasonKind.UPSTREAM_UNFINISHED, tasks=tuple(ids[:IDS_SHOWN]), count=len(ids))
 
 
 _TaskGate = tuple[
-    Callable[[Entry], bool],
-    Callable[["CompanyState", Entry], Iterable[Reason]],
+    Callable[[TaskState], bool],
+    Callable[["Facts", TaskState], Iterable[Reason]],
 ]
 _TASK_GATES: tuple[_TaskGate, ...] = (
     (

@@ -22,12 +22,12 @@ from actors.messages import (
 from storage.records import ScheduleRecord
 
 from .budget import Booked
-from .draft import AttemptKey
-from .entry import current_node
-from .firing import ON_TIME_MS, Fired, needs_fired
-from .schedules import due_of
+from .effects import AttemptKey
+from .schedules.firing import ON_TIME_MS, Fired, needs_fired
+from .schedules.state import due_of
+from .schedules.template import template_of
 from .state import CompanyState
-from .template import template_of
+from .task_state import current_node
 
 AHEAD_MAX = 200
 """Schedules that one turn looks up after the wall clock went back: as many as it can move."""
@@ -65,7 +65,7 @@ NOTHING = Needs()
 
 
 @attrs.frozen
-class Looked:
+class Prefetched:
     """What the reading found. ``contents``: digest by task id; ``edges``: task → upstreams, for those asked
     in ``closure``.
     """
@@ -80,7 +80,7 @@ class Looked:
     booked: Mapping[AttemptKey, Booked] = attrs.field(factory=dict)
 
 
-NOTHING_FOUND = Looked()
+NOTHING_FOUND = Prefetched()
 
 
 def needs_of(
