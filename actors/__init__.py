@@ -87,17 +87,7 @@ from actors.messages import (
     Unparked,
     Unpause,
 )
-from actors.retention import DeletedCompany, PruneReport, Retention
-from actors.runtime.handle import Company, Reads
-from actors.runtime.letters import Inbox, Letter, open_inbox
-from actors.runtime.maintenance import backup, delete_company, prune
-from actors.runtime.progress import Progress
-from actors.runtime.reader import Reader, open_reader
-from actors.runtime.runtime import Runtime, open_runtime
-from actors.runtime.statistics import Statistics
-from actors.runtime.sweep import SweepReport
-from actors.sentences import describe_reason
-from actors.states import (
+from actors.messages.views import (
     AttemptView,
     BudgetView,
     ClosingReport,
@@ -110,6 +100,16 @@ from actors.states import (
     TaskStatus,
     WorkState,
 )
+from actors.retention import DeletedCompany, PruneReport, Retention
+from actors.runtime.handle import Company, Reads
+from actors.runtime.letters import Inbox, Letter, open_inbox
+from actors.runtime.maintenance import backup, delete_company, prune
+from actors.runtime.progress import Progress
+from actors.runtime.reader import Reader, open_reader
+from actors.runtime.runtime import Runtime, open_runtime
+from actors.runtime.statistics import Statistics
+from actors.runtime.sweep import SweepReport
+from actors.sentences import describe_reason
 from storage.ownership import Owner
 from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
 

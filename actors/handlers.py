@@ -86,7 +86,7 @@ class Context:
         left behind too, that is booked; while it runs, about once a second. It is never refused for a budget: what is
         spent is spent. Safe in a worker thread.
 
-        Raises `InvalidSpend` for what is no whole number of at least 0; nothing is added.
+        Raises `InvalidSpend` unless it is an integer of at least 0; nothing is added then.
         """
         self._way_back.spend(units)
 

@@ -36,9 +36,9 @@ from actors import (
 )
 from actors.handlers import freeze
 from actors.messages import Message
+from actors.messages.views import BLOCKING
 from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
-from actors.states import BLOCKING
 from actors.testing import VirtualClock, run_until_idle
 from storage.statements import SQL
 from storage.store import Connection

@@ -55,7 +55,6 @@ LEAVES = (
     "actors.messages",
     "actors.events",
     "actors.retention",
-    "actors.states",
     "actors.nominal",
 )
 PURE = (
@@ -75,12 +74,18 @@ MAY: dict[str, tuple[str, ...]] = {
     # whoever begins with the key may import of our own only what begins with one of these
     "storage.": ("storage",),
     "actors.errors": ("storage.errors", "storage.codec"),
-    "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
+    "actors.messages": (
+        "storage.codec",
+        "storage.records",
+        "actors.errors",
+        "actors.nominal",
+        "actors.messages",
+    ),
     "actors.nominal": ("actors.errors",),
     "actors.events": (),
     "actors.retention": (),
-    "actors.states": ("storage.records",),
-    "actors.sentences": ("actors.states",),
+    "actors.messages.views": ("storage.records",),
+    "actors.sentences": ("actors.messages.views",),
     "actors.wire": ("storage.codec", "storage.inbox", "actors.errors", "actors.messages"),
     "actors.core.": (
         "storage.records",

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from actors.states import IDS_SHOWN, Reason, ReasonKind
+from actors.messages.views import IDS_SHOWN, Reason, ReasonKind
 from storage.records import CompanyRecord, EventRecord, Halt, Mode, NodeRecord, TaskRecord
 from storage.values import value
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from actors.states import Reason
+from actors.messages.views import Reason
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.values import value
 

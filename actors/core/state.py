@@ -18,7 +18,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from actors.states import Reason, ReasonKind
+from actors.messages.views import Reason, ReasonKind
 from storage.records import (
     CompanyRecord,
     NodeRecord,

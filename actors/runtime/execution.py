@@ -400,7 +400,7 @@ class Executor:
     def spend(self, attempt: Attempt, units: int) -> None:
         """An addition, in whatever thread; the company hears of many at once."""
         if isinstance(units, bool) or not isinstance(units, int) or units < 0:
-            raise InvalidSpend(f"spend needs a whole number of units of at least 0, not {units!r}")
+            raise InvalidSpend(f"spend needs an integer of at least 0, not {units!r}")
         with self._spending:
             if attempt.spent + units > UNITS_MAX:
                 raise InvalidSpend(f"one attempt can spend {UNITS_MAX} units at most, not {units} more")

@@ -25,7 +25,7 @@ from actors.core.template import template_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
-from actors.states import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
+from actors.messages.views import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
 from storage.database import Database
 from storage.loading import find_company, find_tasks, load_company, load_schedules

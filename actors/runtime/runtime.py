@@ -28,8 +28,8 @@ from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS
 from actors.handlers import Handler, freeze
+from actors.messages.views import ClosingReport
 from actors.retention import DeletedCompany, PruneReport, Retention
-from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.database import Database, Hooks, open_database
 from storage.errors import StorageError

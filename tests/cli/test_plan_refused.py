@@ -73,7 +73,7 @@ REFUSED = {
         f"{TASK}[[companies.acme.tasks.nodes]]\nname = ' n'\ngate = true\n",
         4,
         "companies.acme.tasks.a.nodes. n.name",
-        "must not begin or end with a blank",
+        "must not begin or end with whitespace",
     ),
     # shapes
     "companies not a table": ("companies = 1\n", 1, "companies", "must be a table, not a number (1)"),
@@ -103,9 +103,19 @@ REFUSED = {
         "write [[companies.acme.tasks.nodes]] with two brackets",
     ),
     # names
-    "company name": ("[companies.'a/b']\n", 1, "companies.a/b", "a company's name 'a/b' must not hold \"/\""),
+    "company name": (
+        "[companies.'a/b']\n",
+        1,
+        "companies.a/b",
+        "a company's name 'a/b' must not contain \"/\"",
+    ),
     "no id": ("[[companies.acme.tasks]]\nrun = 'x'\n", 1, "companies.acme.tasks#1", "a task needs an id"),
-    "id": ("[[companies.acme.tasks]]\nid = 'a/b'\n", 2, "companies.acme.tasks.a/b.id", 'must not hold "/"'),
+    "id": (
+        "[[companies.acme.tasks]]\nid = 'a/b'\n",
+        2,
+        "companies.acme.tasks.a/b.id",
+        'must not contain "/"',
+    ),
     "id not text": (
         "[[companies.acme.tasks]]\nid = 7\n",
         2,
@@ -123,7 +133,7 @@ REFUSED = {
         "[[companies.acme.graphs.' g'.nodes]]\nname = 'n'\nrun = 'x'\n",
         1,
         "companies.acme.graphs. g",
-        "must not begin or end with a blank",
+        "must not begin or end with whitespace",
     ),
     # types and values, as the messages check them
     "runs_max": (
@@ -132,7 +142,7 @@ REFUSED = {
         "companies.acme.runs_max",
         "runs_max must be from 0",
     ),
-    "title": (f"{TASK}title = 1\n", 3, "companies.acme.tasks.a.title", "title must be text"),
+    "title": (f"{TASK}title = 1\n", 3, "companies.acme.tasks.a.title", "title must be a string"),
     "priority": (f"{TASK}priority = 'high'\n", 3, "companies.acme.tasks.a.priority", "priority must be"),
     "mode": (
         f"{TASK}mode = 'steps'\n",

@@ -9,7 +9,7 @@ from actors.core.entry import Standing
 from actors.core.loading import check_texts, state_of
 from actors.core.state import CompanyState
 from actors.core.work_state import closed_gates, positions, work_state
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.loading import find_company, load_company
 from storage.records import NodeStatus, TaskRecord
 from storage.values import changed

@@ -27,8 +27,8 @@ from actors.messages import (
     Stop,
     Submit,
 )
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.recovery import Quarantine
-from actors.states import Reason, ReasonKind, WorkState
 from storage.records import AttemptEnd, RunStatus
 
 from .agreement import check_against_file, snapshot, watch

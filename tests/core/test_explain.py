@@ -26,7 +26,7 @@ from actors.messages import (
     Submit,
     Unpause,
 )
-from actors.states import Reason, ReasonKind, WorkState
+from actors.messages.views import Reason, ReasonKind, WorkState
 from storage.values import changed
 
 from . import oracle

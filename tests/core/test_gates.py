@@ -26,8 +26,8 @@ from actors.messages import (
     Submit,
     Unpause,
 )
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.recovery import Quarantine
-from actors.states import Reason, ReasonKind, WorkState
 from storage.records import AttemptEnd, NodeStatus, RunStatus
 
 from .agreement import watch

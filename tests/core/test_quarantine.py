@@ -8,8 +8,8 @@ from actors.core.loading import check_texts
 from actors.core.shape import shape_of, spec_of
 from actors.errors import MoveRefused
 from actors.messages import Archive, Node, Retry, Stop, Submit, Unarchive
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.recovery import Quarantine
-from actors.states import Reason, ReasonKind, WorkState
 from storage.loading import find_company, load_company
 from storage.records import NodeRecord, NodeStatus, RunStatus, TaskRecord
 

@@ -14,7 +14,7 @@ from actors.core.retry import backoff_s, due_ms
 from actors.core.state import DUE_SLACK
 from actors.errors import InvalidMessage, MoveRefused, RetryAfter
 from actors.messages import Backoff, Edit, Node, Pause, Retry, Stop, Submit, Unpause
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.records import AttemptEnd, NodeStatus, RunStatus
 
 from .examples import examples

@@ -22,7 +22,7 @@ from actors.messages import (
     Submit,
     Unarchive,
 )
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.records import AttemptEnd, NodeStatus, RunStatus
 
 from .agreement import watch

@@ -35,7 +35,7 @@ from actors.messages import (
     Submit,
     Unpause,
 )
-from actors.states import ReasonKind, WorkState
+from actors.messages.views import ReasonKind, WorkState
 from storage.records import AttemptEnd, Misfire, Overlap, RunStatus, ScheduleRecord
 from storage.values import changed
 

@@ -25,8 +25,8 @@ from actors.messages import (
     Stop,
     Submit,
 )
+from actors.messages.views import ReasonKind, WorkState
 from actors.runtime.recovery import Quarantine
-from actors.states import ReasonKind, WorkState
 from storage.records import AttemptEnd, NodeRecord, NodeStatus, RunStatus
 
 from .agreement import watch

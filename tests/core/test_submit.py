@@ -32,7 +32,7 @@ from actors.messages import (
     Submitted,
     Unarchive,
 )
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.records import RunStatus
 
 from .agreement import snapshot, watch

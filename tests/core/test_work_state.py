@@ -13,7 +13,7 @@ from actors.core.shape import shape_text
 from actors.core.state import CompanyState
 from actors.core.work_state import explain, positions, work_state
 from actors.messages import Archive, DefineGraph, Edit, Node, Pause, Retry, Stop, Submit, SubmitMany
-from actors.states import BLOCKING, Reason, ReasonKind, WorkState
+from actors.messages.views import BLOCKING, Reason, ReasonKind, WorkState
 from storage.records import (
     AttemptEnd,
     CompanyRecord,

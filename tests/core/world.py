@@ -29,8 +29,8 @@ from actors.core.unit import unit_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.lookup import look_up
-from actors.states import Reason, ReasonKind, WorkState
 from storage.loading import claim_company, load_company
 from storage.opening import schema_script
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord

@@ -243,8 +243,8 @@ NOT_MESSAGES = [
     ('{"v": 1, "message": {"$": "Submit", "title": "t", "payload": NaN}}', "NaN is no number"),
     # and what the message itself refuses
     ('{"v": 1, "message": {"$": "Submit", "title": "t", "payload": 1e999}}', "payload is not JSON"),
-    (message(**{"$": "Submit", "title": " "}), "title must be text that is not blank"),
-    (message(**{"$": "Start", "task": "a/b"}), 'must not hold "/"'),
+    (message(**{"$": "Submit", "title": " "}), "title must be a string that is not blank"),
+    (message(**{"$": "Start", "task": "a/b"}), 'must not contain "/"'),
     (message(**{"$": "SetLimits"}), "SetLimits changes nothing"),
     (message(**{"$": "SetLimits", "runs_max": -1}), "runs_max must be from 0"),
     (message(**{"$": "SubmitMany", "tasks": []}), "SubmitMany takes 1 to"),

@@ -194,8 +194,11 @@ RESULTS: dict[str, tuple[Callable[[], object], str]] = {
     "a set": (lambda: {1, 2}, "the result is not JSON: Object of type set is not JSON serializable"),
     "bytes": (lambda: b"x", "the result is not JSON: Object of type bytes is not JSON serializable"),
     "a cycle": (_cycle, "the result is not JSON: nested deeper than 200, or circular"),
-    "keys that are numbers": (lambda: {1: "x"}, "the result is not JSON: keys of an object must be text"),
-    "a lone surrogate": (lambda: "a\ud800", "the result holds a lone surrogate, which is not text"),
+    "keys that are numbers": (lambda: {1: "x"}, "the result is not JSON: keys of an object must be strings"),
+    "a lone surrogate": (
+        lambda: "a\ud800",
+        "the result contains a lone surrogate, which UTF-8 cannot encode",
+    ),
     "a megabyte and more": (
         lambda: "x" * 1_048_576,
         "the result has 1048578 bytes as JSON, more than the 1048576",
