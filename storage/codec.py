@@ -16,6 +16,8 @@ from storage.errors import TurnkeeperError
 
 JSON_BYTES_MAX = 1_048_576
 """Default limit of one payload or result: put larger data in a file and pass its name."""
+MESSAGE_CHARS_MAX = 4 * JSON_BYTES_MAX
+"""Limit of a whole message, as the schema repeats: the largest payload, and three times that for the nodes."""
 JSON_DEPTH_MAX = 200
 """Deeper values would exceed the recursion limit of some JSON readers."""
 ERROR_CHARS_MAX = 4_000
@@ -28,7 +30,7 @@ class InvalidJson(TurnkeeperError, ValueError):
 
 
 class InvalidName(TurnkeeperError, ValueError):
-    """A name or id is not usable: 1 to 128 characters, NFC, no "/", no control characters, no leading or trailing whitespace."""
+    """A name or id is not usable: 1 to 128 characters, NFC, no "/", no control characters, no outer whitespace."""
 
 
 def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MAX) -> str:

@@ -17,12 +17,10 @@ from typing import Final
 
 import attrs
 
-from storage.codec import JSON_BYTES_MAX
+from storage.codec import MESSAGE_CHARS_MAX
 from storage.errors import InboxFull, MessageConflict
 from storage.statements import SQL
 
-MESSAGE_CHARS_MAX: Final = 4 * JSON_BYTES_MAX
-"""One message, as the schema repeats. A task with the largest payload and as much again for its nodes."""
 WAITING_MAX: Final = 10_000
 """Messages that may wait in all. So many are only found where no host has run for long."""
 WAITING_MAX_OF_COMPANY: Final = 1_000

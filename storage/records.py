@@ -253,7 +253,7 @@ class ScheduleRecord:
     seq: int
     name: str
     template: str
-    """JSON of the `Submit` that each fire carries out. See ``actors.core.template``."""
+    """JSON of the `Submit` that each fire carries out. See ``actors.codec``."""
     cron: str | None = None
     every_ms: int | None = None
     zone: str = "UTC"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from actors.codec import template_of
 from actors.messages import (
     Edit,
     Message,
@@ -27,7 +28,6 @@ from .entry import current_node
 from .firing import ON_TIME_MS, Fired, needs_fired
 from .schedules import due_of
 from .state import CompanyState
-from .template import template_of
 
 AHEAD_MAX = 200
 """Schedules that one turn looks up after the wall clock went back: as many as it can move."""

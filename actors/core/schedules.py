@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
+from actors.codec import template_of
 from actors.nominal import TIME_MAX_MS, Every, Rule, cron_of
 from storage.records import ScheduleRecord, ScheduleStatus
 from storage.values import changed
-
-from .template import template_of
 
 BACK_MS = 30_000
 """A wall clock that went back by less is waited for: half of the least step of a cron text."""

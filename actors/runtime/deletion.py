@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from actors.codec import encode_error
 from actors.errors import CompanyActive, CompanyDeleted
 from actors.retention import DeletedCompany
-from actors.wire import encode_error
 from storage import inbox
 from storage.database import Database
 from storage.errors import StaleEpoch

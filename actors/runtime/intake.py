@@ -29,6 +29,7 @@ import structlog
 import trio
 from outcome import Error, Outcome, Value
 
+from actors.codec import decode_message, encode_error, encode_reply
 from actors.core.draft import Draft
 from actors.errors import (
     ActorCrashed,
@@ -39,7 +40,6 @@ from actors.errors import (
     TurnkeeperError,
 )
 from actors.messages import Message
-from actors.wire import decode_message, encode_error, encode_reply
 from storage import inbox
 from storage.codec import check_name
 from storage.store import Undecodable

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 import trio
 
+from actors.codec import template_of
 from actors.core.entry import Entry
 from actors.core.gates import Live
 from actors.core.loading import check_texts, state_of, take_in
 from actors.core.schedules import checked
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
-from actors.core.template import template_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event

@@ -18,8 +18,8 @@ import trio
 from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
 from actors.cli.steering import COMMAND_OF, COMMANDS
+from actors.codec import MESSAGES
 from actors.runtime import intake
-from actors.wire import message_kinds
 from tests.inbox.support import Post
 from tests.runtime.support import sql
 
@@ -457,7 +457,7 @@ def test_a_host_that_stays_does_what_comes_and_ends_in_order_when_it_is_interrup
 
 def test_every_command_has_a_name_of_its_own_and_sends_a_message_of_its_own() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS) == len(COMMAND_OF)
-    assert COMMAND_OF.keys() == message_kinds().keys() - {"SubmitMany"}, "many tasks are what a plan is for"
+    assert COMMAND_OF.keys() == MESSAGES.keys() - {"SubmitMany"}, "many tasks are what a plan is for"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -8,7 +8,7 @@ import pytest
 
 from actors.core.draft import AttemptKey, EndAttempt, StartAttempt
 from actors.core.reports import Report
-from actors.core.shape import DEFAULT_BACKOFF, NodeSpec
+from actors.core.shape import NodeSpec
 from actors.messages import (
     Archive,
     Edit,
@@ -75,7 +75,7 @@ def test_an_attempt_is_given_what_it_needs_and_its_inputs_by_name() -> None:
     (effect,) = world.running.values()
     assert effect == StartAttempt(
         AttemptKey("t", seq=1, run=1, pos=2, number=1),
-        NodeSpec("end", "work", after=(1, 0), attempts_max=2, timeout_s=5.0, backoff=DEFAULT_BACKOFF),
+        NodeSpec("end", "work", after=(1, 0), attempts_max=2, timeout_s=5.0),
         generation=0,
         input_names=("b", "a"),
     )

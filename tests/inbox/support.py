@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from actors import Message, Runtime, TurnkeeperError
+from actors.codec import encode_message
 from actors.runtime.letters import Letter, letter_of
-from actors.wire import encode_message
 from storage import inbox
 from storage.opening import open_sender
 from storage.store import transaction

@@ -46,6 +46,7 @@ from actors.core.decide import decide
 from actors.runtime.mailbox import USER_MAX
 from actors.testing import VirtualClock
 from storage import inbox
+from storage.codec import MESSAGE_CHARS_MAX
 from storage.statements import SQL
 from storage.store import Connection
 from tests.runtime.support import (
@@ -399,7 +400,7 @@ async def test_the_file_refuses_a_second_answer_and_an_answer_without_a_time(
         assert "CHECK" in refused(
             db_path,
             "INSERT INTO inbox (company, id, sent_ms, message) VALUES ('acme', 'm9', 0, :text)",
-            {"text": "x" * (inbox.MESSAGE_CHARS_MAX + 1)},
+            {"text": "x" * (MESSAGE_CHARS_MAX + 1)},
         )
         await idle(runtime)
 

@@ -248,7 +248,7 @@ BEGIN
     Mutant(
         "what is blocked is called waiting",
         "4",
-        "actors/states.py",
+        "actors/messages/views.py",
         "BLOCKING = frozenset(\n    {\n        ReasonKind.UPSTREAM_FAILED,\n",
         "BLOCKING = frozenset(\n    {\n",
         (BLOCKING, WHY),
@@ -1971,7 +1971,7 @@ BEGIN
     Mutant(
         "an unknown field is passed over",
         "inbox",
-        "actors/wire.py",
+        "actors/codec.py",
         "    if unknown := set(given) - set(forms):\n",
         "    given = {name: value for name, value in given.items() if name in forms}\n"
         "    if unknown := set(given) - set(forms):\n",
@@ -1980,7 +1980,7 @@ BEGIN
     Mutant(
         "every version is read as this one",
         "inbox",
-        "actors/wire.py",
+        "actors/codec.py",
         "    if type(version) is not int or version != VERSION:\n",
         "    if version is None:\n",
         (f"{WIRE}::test_what_is_no_message_is_refused_with_the_place",),
@@ -1988,7 +1988,7 @@ BEGIN
     Mutant(
         "what cannot be carried is carried as it is",
         "inbox",
-        "actors/wire.py",
+        "actors/codec.py",
         '    raise CannotCarry(f"{hint!r} has no form in JSON")\n',
         '    return _Form("anything", lambda _: True, lambda value: value, lambda value, _: value)\n',
         (f"{WIRE}::test_a_message_class_that_cannot_be_carried_is_found",),
