@@ -99,7 +99,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "actors.core",
         *LEAVES,
     ),
-    "actors.handlers": ("storage.codec", "actors.core", *LEAVES),
+    "actors.handlers": ("storage.codec", "storage.logging", "actors.core", *LEAVES),
     "actors.commands": ("actors.processes", "actors.handlers", *LEAVES, "storage.codec"),
     "actors.processes": (),
     "actors.runtime.": (

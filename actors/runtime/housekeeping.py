@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
-import structlog
 import trio
 
 from actors.core.state import CompanyState
@@ -22,6 +21,7 @@ from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
 from actors.retention import DeletedCompany, PruneReport, Retention
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.loading import find_company
+from storage.logging import get_logger
 from storage.opening import WAL_BYTES_KEPT
 from storage.records import CompanyRecord, EventRecord
 from storage.retention import OldCompany
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 WALKS_PER_AGE = 50
 WALK_AT_LEAST_EVERY_S = 6 * 3600.0

@@ -25,7 +25,6 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import structlog
 import trio
 from outcome import Error, Outcome, Value
 
@@ -42,6 +41,7 @@ from actors.errors import (
 from actors.messages import Message
 from storage import inbox
 from storage.codec import check_name
+from storage.logging import get_logger
 from storage.store import Undecodable
 
 from .describe import describe
@@ -60,7 +60,7 @@ PAGE: Final = 200
 """Rows taken in one look."""
 PRUNE_EVERY_S: Final = 3600.0
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class Intake:

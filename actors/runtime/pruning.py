@@ -16,13 +16,13 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
-import structlog
 import trio
 
 from actors.errors import CompanyDeleted, CompanyUnknown
 from actors.retention import PruneReport, Retention
 from storage.database import Database
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.retention import (
     ROWS_MAX,
@@ -50,7 +50,7 @@ from .describe import describe
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 TASKS_MAX = 100
 """Tasks of one unit, if they have few rows."""

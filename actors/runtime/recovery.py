@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
-import structlog
 import trio
 
 from actors.commands import end_orphan, orphan_marks
@@ -23,6 +22,7 @@ from actors.core.entry import Entry
 from actors.core.reports import Report, decide_report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
+from storage.logging import get_logger
 from storage.records import AttemptEnd, EventRecord, NodeStatus, RunRecord, RunStatus, ScheduleStatus
 from storage.statements import SQL
 from storage.units import Committed, write_events
@@ -32,7 +32,7 @@ from .attempts import AttemptRef
 if TYPE_CHECKING:
     from .company import Surroundings
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 LOOKED_MAX = 1_000
 """Tasks that one sweep derives anew in one company: a few milliseconds, however long its backlog is."""

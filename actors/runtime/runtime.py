@@ -33,6 +33,7 @@ from actors.retention import DeletedCompany, PruneReport, Retention
 from storage.codec import check_name
 from storage.database import Database, Hooks, open_database
 from storage.errors import StorageError
+from storage.logging import get_logger
 from storage.nursery import bare_nursery
 from storage.opening import Durability
 from storage.ownership import ForkGuard
@@ -68,7 +69,7 @@ SAY_AGAIN_S = 5.0
 SETTLE_S = 30.0
 """How long closing waits for actors to commit the ends of attempts, if the store is away."""
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 @attrs.define
@@ -464,8 +465,8 @@ class Runtime:
     @staticmethod
     def _say(company: str | None, seq: int | None, position: int, event: EventRecord) -> None:
         kind = KINDS[event.kind]
-        if not structlog.is_configured() and kind.level == "info":
-            return  # an unconfigured structlog prints to standard output, which is the host's
+        if not structlog.is_configured():
+            return  # the line would be dropped: see storage.logging
         fields = {
             "company": company,
             "task": event.task,

@@ -16,7 +16,6 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import attrs
-import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, counts, delay_s
@@ -25,6 +24,7 @@ from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, Outcome
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.statements import SQL
 
@@ -37,7 +37,7 @@ from .wall import WallWatch
 if TYPE_CHECKING:
     from .runtime import Runtime
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 AGAIN_MAX = 100
 AGAIN_S = 1.0

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
-import structlog
 import trio
 
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.statements import SQL
 
@@ -28,7 +28,7 @@ from .mailbox import Envelope, Sweep
 if TYPE_CHECKING:
     from .runtime import Runtime
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 EVERY_S = 60.0
 PAGE = 100

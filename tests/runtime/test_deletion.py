@@ -429,7 +429,7 @@ async def test_it_can_be_done_by_a_handler_of_another_company_and_not_by_its_own
         failed = await boss.when_settled("own")
         assert failed.reason is not None
         assert failed.reason.startswith(
-            "CompanyActive: company 'boss' is not deleted while something of it has begun and not ended"
+            "CompanyActive: company 'boss' cannot be deleted while work of it is under way"
         )
 
 

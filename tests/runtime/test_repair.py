@@ -284,7 +284,7 @@ async def test_an_id_that_is_used_again_says_existing_or_conflict_and_never_make
     async def both(company: Company) -> None:
         report = await company.ask(same)
         assert (report.id, report.seq, report.existing) == ("x", 1, True)
-        with pytest.raises(IdConflict, match="task id 'x' is taken by a task with other content"):
+        with pytest.raises(IdConflict, match="task id 'x' belongs to a task with other content"):
             await company.ask(other)
 
     async with a_host(db_path, {"work": work}) as runtime:
