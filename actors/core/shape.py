@@ -129,7 +129,8 @@ def _spec(item: object) -> NodeSpec:
         raise ValueError(f"the limits of node {spec.name!r} must be positive numbers of seconds")
     if not 0 <= spec.estimate <= UNITS_MAX:
         raise ValueError(f"the estimate of node {spec.name!r} must be from 0 to {UNITS_MAX}")
-    return attrs.evolve(spec, text=encode(item, bytes_max=1 << 20))
+    object.__setattr__(spec, "text", encode(item, bytes_max=1 << 20))  # new, so nobody has seen it without
+    return spec
 
 
 def node_payloads(nodes: Sequence[Node | Gate]) -> str | None:

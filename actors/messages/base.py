@@ -11,28 +11,28 @@ PRIORITY_MAX = 1_000_000
 ATTEMPTS_MAX_DEFAULT = 3
 ATTEMPTS_MAX_LIMIT = 1_000
 SEND_BACKS_MAX_DEFAULT = 10
-"""Of one node in one run: a review that is never content would otherwise go round for ever."""
+"""For each node of a run. Otherwise a review that is never satisfied would loop for ever."""
 SEND_BACKS_MAX_LIMIT = 1_000
 FEEDBACK_CHARS_MAX = 10_000
-"""A page or two: it stands in the row of every node that is done again. More belongs in a file that it names."""
+"""A page or two: it is stored with every node that is redone. Put more in a file and name it."""
 STALL_S_DEFAULT = 3600.0
-"""An hour without a word and an attempt counts as stalled."""
+"""An attempt that reports nothing for an hour counts as stalled."""
 TITLE_CHARS_MAX = 500
 NODES_MAX = 10_000
-"""Nodes of one run. A message is decided in one go, so it has a bound."""
+"""Nodes of one run. A message is handled in one turn, so its size is bounded."""
 TASKS_MAX = 10_000
 """Tasks of one SubmitMany."""
 DEPENDS_ON_MAX = 10_000
 RUNS_MAX_LIMIT = 1_000_000
 UNITS_MAX = 10**15
-"""Of an estimate, or what one attempt spends. Nine thousand such sums fit into SQLite's integers."""
+"""Limit of an estimate, and of what one attempt spends. SQLite's integers hold nine thousand times as much."""
 LIMIT_MAX = 9 * 10**18
-"""Of a budget: as far as what is spent is counted."""
+"""Limit of a budget, and of the amounts that are counted."""
 WEIGHT_LIMIT = 1_000
 SECONDS_LIMIT = 10 * 365 * 86_400.0
 """Ten years: a longer duration is a mistake, and sums of it stay exact."""
 JITTER_S_LIMIT = 86_400.0
-"""A day: what is to start so much later than its time wants another time."""
+"""A day. A start that may be later than that needs another schedule."""
 
 
 class Unset:
@@ -46,8 +46,8 @@ UNSET = Unset()
 
 
 class Message(Generic[R_co]):
-    """Base of everything a company can be told. ``R_co`` is the type of its reply."""
+    """Base of all messages to a company. ``R_co`` is the type of its reply."""
 
     __slots__ = ()
     control: ClassVar[bool] = False
-    """Control messages go by the system lane, so they may overtake submits that were sent but not yet taken."""
+    """Control messages use the system lane, so they may overtake submits that were sent but not yet taken."""

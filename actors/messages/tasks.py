@@ -37,10 +37,10 @@ from .replies import Moved, Submitted
 
 @attrs.frozen
 class Submit(Message[Submitted]):
-    """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none: a run
-    without nodes.
+    """Add a task. Give ``handler`` (one node of that name), ``nodes``, ``graph`` (a name), or none, for a
+    run without nodes.
 
-    ``priority``: lower first, "P2" means 2. ``mode="manual"`` waits for `Start`; ``mode="step"`` halts before each
+    ``priority``: lower goes first; "P2" means 2. ``mode="manual"`` waits for `Start`; ``mode="step"`` halts before each
     node's start, and `Next` lets one start. ``depends_on``: ids in this company whose newest runs must be completed.
     ``id`` and ``key`` are unique in the company while the task's row lives: the same content again returns the
     existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own,
@@ -113,15 +113,15 @@ class SubmitMany(Message[tuple[Submitted, ...]]):
 
 @attrs.frozen
 class Start(Message[Moved]):
-    """Open the gate of a manual task."""
+    """Let a task of ``mode="manual"`` start."""
 
     task: str = attrs.field(validator=checked(a_task_id))
 
 
 @attrs.frozen
 class StartNow(Message[Moved]):
-    """Put a task first in order and open its manual gate, its not-before and the company's pause for it; never
-    dependencies or limits.
+    """Put a task first in the queue, past its manual gate, its ``not_before`` and a pause of the company. It still
+    waits for its dependencies and for the limits.
     """
 
     task: str = attrs.field(validator=checked(a_task_id))
@@ -129,7 +129,7 @@ class StartNow(Message[Moved]):
 
 @attrs.frozen
 class Stop(Message[Moved]):
-    """Stop the newest run. A live attempt gets the grace; then its slot is taken from it."""
+    """Stop the newest run. A live attempt gets the grace period to end; then it loses its slot."""
 
     task: str = attrs.field(validator=checked(a_task_id))
     control: ClassVar[bool] = True
@@ -137,9 +137,9 @@ class Stop(Message[Moved]):
 
 @attrs.frozen
 class Retry(Message[Moved]):
-    """Go on with a failed or stopped run, or one that is halted on budget: kept results stay, the other nodes get a
-    fresh allowance. What waits for a person at a gate or before a step is not retried: see `Approve`, `Next`,
-    `SendBack`. Refused with the numbers while the budget is still short.
+    """Continue a failed or stopped run, or one that is halted on its budget: results are kept, and the other nodes
+    get a fresh allowance of tries. A run that waits for a person at a gate or before a step is not retried: see
+    `Approve`, `Next`, `SendBack`. Refused with the numbers while the budget is still short.
     """
 
     task: str = attrs.field(validator=checked(a_task_id))
@@ -147,7 +147,7 @@ class Retry(Message[Moved]):
 
 @attrs.frozen
 class Rerun(Message[Moved]):
-    """Do the task again as a new run, with ``payload`` in place of the task's if it is given.
+    """Do the task again in a new run, with ``payload`` instead of the task's if it is given.
 
     From the beginning; or with ``from_node`` from that node on, where the new run keeps the results of all nodes that
     do not use its result, and without another ``payload`` also the payload of the run before it.
@@ -252,7 +252,7 @@ EDIT_FIELDS = tuple(field.name for field in attrs.fields(Edit) if isinstance(fie
 
 @attrs.frozen
 class Archive(Message[Moved]):
-    """Put a task away: in no queue and no sweep; it answers only `Unarchive` and reads. Refused while active."""
+    """Put a task away. It is in no queue and takes only `Unarchive`. Refused while it is active."""
 
     task: str = attrs.field(validator=checked(a_task_id))
 

@@ -134,7 +134,7 @@ async def test_a_company_in_which_something_runs_is_not_deleted(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        with pytest.raises(CompanyActive, match="wait for its end") as caught:
+        with pytest.raises(CompanyActive, match="wait until it has ended") as caught:
             await runtime.delete_company("k")
         assert (caught.value.tasks, caught.value.attempts) == (("a",), ("k/a/1/work/1",))
         assert (await company.status("a")).run_status == "running"
