@@ -50,7 +50,7 @@ def named(kind: type) -> set[str]:
 def fields_of(kind: type) -> set[str]:
     if attrs.has(kind):
         return {field.name for field in attrs.fields(kind)}
-    return set(inspect.signature(kind).parameters) if inspect.isfunction(kind.__init__) else set()
+    return set(inspect.signature(kind).parameters) if "__init__" in vars(kind) else set()
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: str(kind.__name__))
