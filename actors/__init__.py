@@ -88,16 +88,7 @@ from actors.messages import (
     Unparked,
     Unpause,
 )
-from actors.runtime.handle import Company, Reads
-from actors.runtime.inbox_client import Inbox, Letter, open_inbox
-from actors.runtime.maintenance import backup, delete_company, prune
-from actors.runtime.progress import Progress
-from actors.runtime.reader import Reader, open_reader
-from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
-from actors.runtime.statistics import Statistics
-from actors.runtime.sweep import SweepReport
-from actors.sentences import describe_reason
-from actors.states import (
+from actors.messages.views import (
     AttemptView,
     BudgetView,
     ClosingReport,
@@ -110,8 +101,6 @@ from actors.states import (
     TaskStatus,
     WorkState,
 )
-from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
-from storage.sqlite.ownership import Owner
 
 __all__ = [
     "KINDS",

@@ -1,7 +1,7 @@
-"""Errors of the runtime. One root; each says whose fault it is and what to do, and carries fields.
+"""Errors of the runtime. All derive from `TurnkeeperError`, say what to do, and carry fields.
 
-Two roads never meet: a *refusal* is the sender's mistake and changes nothing; everything else is ours or
-the machine's.
+A *refusal* (`Refused`) is the sender's mistake and changes nothing. Every other error is a fault of this program or
+of the machine.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ __all__ = [
 
 
 class InvalidMessage(TurnkeeperError, ValueError):
-    """A message was built from values it cannot carry. Raised where the message is built; nothing was sent."""
+    """A message was built from values that it does not allow. Raised by the constructor; nothing was sent."""
 
 
 class InvalidSpend(TurnkeeperError, ValueError):
-    """`Context.spend` was given what is no number of units. Raised in the handler; nothing was added."""
+    """`Context.spend` was given something other than a number of units. Raised in the handler; nothing was added."""
 
 
 class Refused(TurnkeeperError):
-    """A message was understood and refused: the sender's mistake. Nothing changed."""
+    """A message was valid but refused. It is the sender's mistake; nothing changed."""
 
 
 class MoveRefused(Refused):
     """The message does not fit the state of the task's newest run.
 
-    ``advice`` names the messages that would do instead; it can be empty.
+    ``advice`` names the messages to send instead; it can be empty.
     """
 
     def __init__(self, message: str, task: str, state: str, text: str, advice: Sequence[str] = ()) -> None:
@@ -151,7 +151,7 @@ class ScheduleRefused(Refused):
 
 
 class DependencyCycle(Refused):
-    """The dependencies would form a circle; ``path`` walks it once, first and last the same."""
+    """The dependencies would form a cycle. ``path`` walks it once and ends where it began."""
 
     def __init__(self, path: Sequence[str]) -> None:
         shown = " → ".join(path if len(path) <= 12 else [*path[:6], "…", *path[-5:]])
@@ -173,13 +173,13 @@ class IdConflict(Refused):
 
     def __init__(self, task: str) -> None:
         super().__init__(
-            f"task id {task!r} is taken by a task with other content: choose another id, or Rerun it"
+            f"task id {task!r} belongs to a task with other content: choose another id, or Rerun that task"
         )
         self.task = task
 
 
 class CompanyUnknown(Refused):
-    """No company has this name. One comes to be with the first message to it."""
+    """No company has this name. The first message to a company creates it."""
 
     def __init__(self, company: str) -> None:
         super().__init__(f"there is no company {company!r}: check the name")
@@ -187,7 +187,7 @@ class CompanyUnknown(Refused):
 
 
 class CompanyActive(Refused):
-    """A company cannot be deleted while runs of it are active, or attempts of it live or were left behind.
+    """A company cannot be deleted while it has active runs, or attempts that are alive or were abandoned.
 
     ``tasks``: ids of the active ones (at most ten); ``attempts``: ``company/task/run/node/attempt``.
     """
@@ -195,8 +195,8 @@ class CompanyActive(Refused):
     def __init__(self, company: str, tasks: Sequence[str], attempts: Sequence[str] = ()) -> None:
         what = ", ".join((*tasks, *attempts))
         super().__init__(
-            f"company {company!r} is not deleted while something of it has begun and not ended: {what}. Stop that, "
-            "with the process that runs the database or for the next one to do, and wait for its end"
+            f"company {company!r} cannot be deleted while work of it is under way: {what}. Stop that work and "
+            "wait until it has ended; if no process runs the database, the next one ends it"
         )
         self.company = company
         self.tasks = tuple(tasks)
@@ -204,29 +204,29 @@ class CompanyActive(Refused):
 
 
 class CompanyDeleted(TurnkeeperError):
-    """The company was deleted before the message was taken: nothing happened. Sent again, it makes a new company."""
+    """The company was deleted before it took the message: nothing happened. Sending it again creates a new company."""
 
     def __init__(self, company: str) -> None:
         super().__init__(
-            f"company {company!r} was deleted before this was taken: nothing happened; "
-            "send it again if it is meant for a new company of that name"
+            f"company {company!r} was deleted before it took the message: nothing happened; "
+            "send it again to create a new company of that name"
         )
         self.company = company
 
 
 class CursorTooOld(TurnkeeperError):
-    """A reader of the log would go on behind a gap: lines after ``after`` are gone, up to the position ``floor``.
+    """The log has a gap after the position ``after``: its lines up to the position ``floor`` were pruned.
 
-    Look at the facts themselves (``status``, ``tasks``), and then read on with ``after=floor``; or keep the log for
-    longer than its slowest reader takes. Of a company that was deleted all lines are gone; ``floor`` is then the end
+    Read the current state (``status``, ``tasks``), and then continue with ``after=floor``; or keep the log for
+    longer than its slowest reader needs. If a company was deleted, all its lines are gone, and ``floor`` is the end
     of the log.
     """
 
     def __init__(self, after: int, floor: int, company: str | None = None) -> None:
         whose = "" if company is None else f" of company {company!r}"
         super().__init__(
-            f"the log{whose} is gone up to position {floor}, so nobody can read on from {after} without a gap: "
-            f"look at the facts and read on with after={floor}, or keep the log longer: Retention(events_s=…)"
+            f"the log{whose} was pruned up to position {floor}, so reading on from {after} would skip lines: "
+            f"read the current state and continue with after={floor}, or keep the log longer: Retention(events_s=…)"
         )
         self.after = after
         self.floor = floor
@@ -234,8 +234,8 @@ class CursorTooOld(TurnkeeperError):
 
 
 class IllegalMove(TurnkeeperError):
-    """A move outside its table: our mistake, never a sender's. Nothing was changed. ``story`` tells what
-    led to it.
+    """A move that its table does not allow: a fault of this program, never of a sender. Nothing was changed.
+    ``story`` lists the moves before it.
     """
 
     def __init__(
@@ -251,7 +251,8 @@ class IllegalMove(TurnkeeperError):
 
 
 class ActorCrashed(TurnkeeperError):
-    """The company's actor failed on this message: our mistake. ``happened`` is false when nothing was changed."""
+    """The company's actor failed on this message, by a fault of this program. ``happened`` is false if nothing was
+    changed."""
 
     def __init__(self, company: str, cause: str, *, happened: bool = False) -> None:
         outcome = "It may have happened" if happened else "Nothing was changed"
@@ -262,7 +263,7 @@ class ActorCrashed(TurnkeeperError):
 
 
 class CompanyParked(TurnkeeperError):
-    """The company's actor crashed too often and rests until ``until_s`` (Trio clock); `Unpark` ends the rest."""
+    """The company's actor crashed too often and rests for ``wait_s`` seconds; `Unpark` ends the rest."""
 
     def __init__(self, company: str, cause: str, wait_s: float) -> None:
         super().__init__(
@@ -274,7 +275,7 @@ class CompanyParked(TurnkeeperError):
 
 
 class MailboxFull(TurnkeeperError):
-    """``tell_nowait`` found no room. Use ``tell`` or ``ask``, which wait for it."""
+    """``tell_nowait`` found the mailbox full. Use ``tell`` or ``ask``, which wait for room."""
 
     def __init__(self, company: str, limit: int) -> None:
         super().__init__(
@@ -285,14 +286,14 @@ class MailboxFull(TurnkeeperError):
 
 
 class RuntimeClosed(TurnkeeperError):
-    """The runtime is closed or closing; the message was not taken, so nothing happened."""
+    """The runtime is closed or closing. The message was not taken, so nothing happened."""
 
     def __init__(self, what: str = "the runtime is closed") -> None:
         super().__init__(f"{what}: nothing was changed; open the runtime again")
 
 
 class WouldDeadlock(TurnkeeperError):
-    """A handler would wait for something that cannot happen before it returns."""
+    """A handler would wait for something that cannot happen until it returns."""
 
     def __init__(self, task: str, why: str) -> None:
         super().__init__(f"waiting for task {task!r} here would never end: {why}")
@@ -301,7 +302,7 @@ class WouldDeadlock(TurnkeeperError):
 
 
 class GiveUp(Exception):
-    """Raised by a handler: the node fails at once, whatever tries are left."""
+    """Raised by a handler: the node fails at once, even if it has tries left."""
 
 
 class RetryAfter(Exception):

@@ -1,13 +1,13 @@
-"""The event stream: what is said of every committed change, and in which words. This table is API.
+"""The event stream: the kinds of events and their data. This table is part of the API.
 
-An event is one line of the log, committed with the change that it reports: nothing appears before its
-commit, ``position`` rises in commit order over all companies, ``seq`` is dense inside a company. A reader
-goes on from the ``position`` it saw last. Derived states are not stored, so they have one event per cause
-and commit (``tasks.blocked``), never one per task; positions in the queue are never events.
+An event is one line of the log, committed with the change that it reports: nothing appears before its commit,
+``position`` increases in commit order over all companies, and ``seq`` has no gaps within a company. A reader
+continues from the last ``position`` it saw. Derived states are not stored, so they have one event per cause
+and commit (``tasks.blocked``), never one per task. Positions in the queue are never events.
 
-What goes by age is told by the unit that lets it go: ``tasks.pruned``, ``attempts.pruned``, ``log.pruned``. The log
-goes from its beginning only, so what is kept is dense. With a company that is deleted its lines go as well;
-``company.deleted`` tells of it in the part of the log that is the runtime's.
+Pruning is reported by ``tasks.pruned``, ``attempts.pruned`` and ``log.pruned``, in the commit that prunes. The log
+is pruned only from its beginning, so the rest has no gaps. Deleting a company deletes its lines too;
+``company.deleted`` is an event of the runtime and stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import attrs
 class Event:
     """One line of the log.
 
-    ``before`` and ``after`` are the states of what the kind speaks of: the run for ``run.*``, the node for
+    ``before`` and ``after`` are the states of the object of the kind: the run for ``run.*``, the node for
     ``attempt.*`` and ``node.*``. ``at_ms`` is the wall clock of the writing process, integer milliseconds
     UTC: it may go back; ``position`` never does. Runtime events have no ``company`` and no ``seq``.
     """
@@ -45,7 +45,7 @@ class Event:
 
 @attrs.frozen
 class Kind:
-    """One row of the table: the level it has in structlog, its data fields, what it says."""
+    """One row of the table: its level in structlog, its data fields, its meaning."""
 
     level: str
     fields: tuple[str, ...]
@@ -64,38 +64,44 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "log.pruned": Kind(
             "info",
             ("floor", "count", "hosts"),
-            "old lines up to the position floor are gone, and past processes",
+            "old lines up to the position floor were removed, and past processes",
         ),
         "wal.grown": Kind(
             "warning",
             ("bytes", "limit_bytes"),
-            "somebody reads an old snapshot, so the write-ahead log grows",
+            "a reader holds an old snapshot, so the write-ahead log grows",
         ),
         "wal.shrunk": Kind("info", ("bytes",), "it is small again"),
-        "company.deleting": Kind("info", (), "somebody deleted the company; its rows go from now on"),
+        "company.deleting": Kind("info", (), "the company was deleted; its rows are being removed"),
         "company.deleted": Kind(
             "info",
             ("name", "tasks", "attempts", "events"),
-            "nothing of it is left; its lines of the log are gone too",
+            "all its rows are removed, and its lines of the log",
         ),
-        "company.paused": Kind("info", (), "admission and new attempts stand still"),
-        "company.unpaused": Kind("info", (), "they go on"),
-        "company.limits_changed": Kind("info", ("runs_max", "weight"), "limits in force from now on"),
+        "company.paused": Kind("info", (), "admission and new attempts are paused"),
+        "company.unpaused": Kind("info", (), "the pause has ended"),
+        "company.limits_changed": Kind("info", ("runs_max", "weight"), "the limits from now on"),
         "company.budget_changed": Kind(
-            "info", ("limit", "spent", "reserved"), "what it may spend from now on; no limit: anything"
+            "info",
+            ("limit", "spent", "reserved"),
+            "the budget from now on; without a limit it may spend anything",
         ),
         "budget.warned": Kind(
             "warning",
             ("limit", "spent", "reserved"),
-            "four fifths of the budget are spent, the task's if one is named, else the company's; once for each time",
+            "four fifths of the budget are spent: the task's if the event names one, otherwise the company's",
         ),
         "company.graph_defined": Kind(
             "info", ("name", "version", "nodes"), "a graph has a new newest definition"
         ),
-        "company.parked": Kind("error", ("cause", "wait_s"), "the actor crashed too often and rests"),
+        "company.parked": Kind(
+            "error", ("cause", "wait_s"), "the actor crashed too often and rests for wait_s seconds"
+        ),
         "company.unparked": Kind("info", (), "a person ended the rest"),
         "actor.crashed": Kind("error", ("cause",), "the actor failed and is restarted"),
-        "message.refused": Kind("warning", ("message",), "a told message was refused; reason says why"),
+        "message.refused": Kind(
+            "warning", ("message",), "a message sent with tell was refused; reason says why"
+        ),
         "task.submitted": Kind(
             "info", ("title", "priority", "mode", "goal", "depends_on"), "a task and its first run are stored"
         ),
@@ -108,7 +114,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "task.archived": Kind("info", (), "a task was put away"),
         "task.unarchived": Kind("info", (), "it was brought back"),
         "task.quarantined": Kind(
-            "error", ("interrupted",), "its rows or moves cannot be trusted; reason says why"
+            "error", ("interrupted",), "its rows or transitions are invalid; reason says why"
         ),
         "task.released": Kind("info", (), "a person lifted the quarantine"),
         "schedule.set": Kind(
@@ -116,7 +122,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ("name", "cron", "every_ms", "zone", "overlap", "misfire", "jitter_ms", "next_ms"),
             "a schedule was made or changed",
         ),
-        "schedule.paused": Kind("info", ("name", "next_ms"), "it fires no more until it is resumed"),
+        "schedule.paused": Kind("info", ("name", "next_ms"), "it does not fire until it is resumed"),
         "schedule.resumed": Kind("info", ("name", "next_ms"), "a person ended the pause"),
         "schedule.removed": Kind("info", ("name",), "a schedule is gone; its tasks stay"),
         "schedule.fired": Kind(
@@ -125,42 +131,46 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "schedule.skipped": Kind(
             "warning",
             ("name", "count", "exact", "last_ms"),
-            "so many nominal times were left out, and more if not exact; reason says why, last_ms is the latest due",
+            "count nominal times were skipped (at least, unless exact); reason says why, last_ms is the latest of them",
         ),
         "schedule.disabled": Kind("error", ("name",), "it cannot fire; reason says why"),
         "schedule.clock_back": Kind(
-            "warning", ("name", "back_ms", "next_ms", "due_ms"), "the wall clock went back: it goes on so"
+            "warning",
+            ("name", "back_ms", "next_ms", "due_ms"),
+            "the wall clock went back; these are its next times",
         ),
         "run.created": Kind(
-            "info", ("carried",), "Rerun or SendBack made a new run; so many nodes keep their results"
+            "info",
+            ("carried",),
+            "Rerun or SendBack created a new run; carried is how many nodes keep their results",
         ),
         "run.admitted": Kind("info", ("slot",), "the run took a run slot; upstream runs are pinned"),
         "run.completed": Kind("info", (), "all its nodes succeeded"),
-        "run.failed": Kind("warning", ("nodes",), "a node gave up and nothing else can go on"),
-        "run.stopping": Kind("info", (), "a stop was asked for; attempts are still alive"),
-        "run.stopped": Kind("info", ("skipped",), "nothing is alive any more"),
+        "run.failed": Kind("warning", ("nodes",), "a node failed for good and no other node can proceed"),
+        "run.stopping": Kind("info", (), "a stop was requested; attempts are still alive"),
+        "run.stopped": Kind("info", ("skipped",), "no attempt is alive"),
         "run.requeued": Kind(
-            "info", ("nodes",), "it goes on at its old place; these nodes got a fresh allowance"
+            "info", ("nodes",), "it continues at its old place; these nodes got a fresh allowance of tries"
         ),
         "run.halted": Kind(
             "info",
             ("count", "nodes"),
-            "it waits for a person, its run slot is free; reason says for what (approval, step, budget), nodes where",
+            "it waits for a person and frees its run slot; reason says for what (approval, step, budget), nodes where",
         ),
         "run.resumed": Kind(
-            "info", (), "Approve or Next let it go on from this node, at its old place; tries are kept"
+            "info", (), "Approve or Next let it continue from this node, at its old place; tries are kept"
         ),
-        "gate.reached": Kind("info", (), "all before the gate succeeded: it waits for a person"),
-        "gate.approved": Kind("info", ("note",), "a person answered it"),
+        "gate.reached": Kind("info", (), "all nodes before the gate succeeded; it waits for a person"),
+        "gate.approved": Kind("info", ("note",), "a person approved it"),
         "node.reset": Kind("info", (), "Retry gave a failed node of a running run a fresh allowance"),
         "node.sent_back": Kind(
             "info",
             ("feedback", "generation", "send_backs", "count", "nodes"),
-            "its result is done again, and so are the nodes that used it (all of them: count, nodes)",
+            "its result is redone, with the nodes that used it (count and nodes list them all)",
         ),
         "node.due": Kind("info", (), "Retry ended a node's backoff; its tries are kept"),
-        "tasks.pruned": Kind("info", ("count", "ids"), "tasks that were settled long ago are gone"),
-        "attempts.pruned": Kind("info", ("count",), "attempts that ended long ago are gone"),
+        "tasks.pruned": Kind("info", ("count", "ids"), "tasks that settled long ago were removed"),
+        "attempts.pruned": Kind("info", ("count",), "attempts that ended long ago were removed"),
         "attempt.started": Kind("info", ("generation",), "a try at a node began"),
         "attempt.succeeded": Kind("info", (), "its result was accepted"),
         "attempt.failed": Kind(
@@ -168,38 +178,38 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "attempt.timed_out": Kind("warning", ("tries", "not_before_ms"), "it took longer than its limit"),
         "attempt.stalled": Kind(
-            "warning", ("tries", "not_before_ms"), "it said nothing for longer than its limit"
+            "warning", ("tries", "not_before_ms"), "it reported nothing for longer than its limit"
         ),
         "attempt.quiet": Kind(
-            "warning", ("quiet_s", "stall_s"), "it has said nothing for half of its stall limit"
+            "warning", ("quiet_s", "stall_s"), "it has reported nothing for half of its stall limit"
         ),
         "attempt.postponed": Kind(
             "info", ("not_before_ms",), "the handler asked to be tried again later; costs no try"
         ),
-        "attempt.interrupted": Kind("warning", ("why",), "shutdown or a fault of ours; costs no try"),
+        "attempt.interrupted": Kind("warning", ("why",), "shutdown, or a fault of the runtime; costs no try"),
         "attempt.stopped": Kind("info", (), "its run was stopped"),
-        "attempt.superseded": Kind("info", (), "what it worked with was sent back; costs no try"),
+        "attempt.superseded": Kind("info", (), "its input was sent back; costs no try"),
         "attempt.lost": Kind("error", ("unclean",), "the process died while it executed; costs no try"),
         "attempt.spent": Kind(
             "info",
             ("spent", "added", "assumed"),
-            "so much more is booked of it; assumed: nobody could say how much it was, its estimate stands for it",
+            "added is what was booked; if assumed, the amount is unknown and the estimate was booked",
         ),
         "attempt.late": Kind(
             "warning",
             ("outcome",),
-            "it reported after its end was committed; nothing changed but what it spent",
+            "it reported after its end was committed; only its spending was booked",
         ),
         "attempt.abandoned": Kind(
-            "warning", ("grace_s",), "it did not end within the grace and was left behind"
+            "warning", ("grace_s",), "it did not end within the grace period and was abandoned"
         ),
         "attempt.illegal": Kind(
-            "error", ("phase",), "an illegal phase move; the attempt ends as interrupted"
+            "error", ("phase",), "an illegal phase transition; the attempt ends as interrupted"
         ),
         "tasks.blocked": Kind(
             "warning", ("cause", "count", "ids"), "tasks that cannot start as things stand"
         ),
-        "tasks.unblocked": Kind("info", ("cause", "count", "ids"), "their cause is gone"),
+        "tasks.unblocked": Kind("info", ("cause", "count", "ids"), "their cause no longer holds"),
     }
 )
 """Kind → level, data fields, meaning. Every event's data holds exactly the fields of its kind."""

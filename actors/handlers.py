@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
-import structlog
 
 from storage.codec import clean_text
+from storage.logging import get_logger
 
 if TYPE_CHECKING:
     from actors.runtime.handle import Company
@@ -73,7 +73,7 @@ class Context:
     def log(self) -> Any:
         """A structlog logger bound to company, task, run, node and attempt."""
         bound = {"company": self.company.name, "task": self.task, "run": self.run}
-        return structlog.get_logger("turnkeeper").bind(**bound, node=self.node, attempt=self.attempt)
+        return get_logger("turnkeeper").bind(**bound, node=self.node, attempt=self.attempt)
 
     def progress(self, text: str) -> None:
         """Say how far it is. Live only: subscribers see the latest; nothing is stored. Safe in a worker
@@ -86,7 +86,7 @@ class Context:
         left behind too, that is booked; while it runs, about once a second. It is never refused for a budget: what is
         spent is spent. Safe in a worker thread.
 
-        Raises `InvalidSpend` for what is no whole number of at least 0; nothing is added.
+        Raises `InvalidSpend` unless it is an integer of at least 0; nothing is added then.
         """
         self._way_back.spend(units)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from actors.handlers import Handler, freeze
+from actors.messages.views import ClosingReport
 from actors.runtime.handle import Company
 from actors.runtime.kernel import Kernel, run_kernel
 from actors.runtime.log import Events, follow_events
@@ -25,7 +26,6 @@ from actors.runtime.reads import companies_of
 from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.runtime.statistics import Statistics, statistics_of
 from actors.runtime.sweep import SweepReport
-from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.sqlite.connection import Connection
 from storage.sqlite.opening import Durability

@@ -205,7 +205,7 @@ def cron_of(text: str, zone: str) -> Cron:
     never fire, and for an unknown zone.
     """
     if not isinstance(text, str) or not isinstance(zone, str):
-        raise InvalidMessage(f"cron and zone must be text, not {text!r} and {zone!r}")
+        raise InvalidMessage(f"cron and zone must be strings, not {text!r} and {zone!r}")
     if len(text) > CRON_CHARS_MAX:
         raise InvalidMessage(f"cron has {len(text)} characters, more than the {CRON_CHARS_MAX} allowed")
     fields = text.split()

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from actors.states import Reason, ReasonKind
+from actors.messages.views import Reason, ReasonKind
 
 ERROR_CHARS_SHOWN: Final = 300
 """Of an error, in one line; `timeline` and `log --json` have all of it."""

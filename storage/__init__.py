@@ -1,13 +1,19 @@
-"""Rows and transactions: what is durable. Knows nothing of actors; `actors` imports it, never the reverse.
+"""Rows and transactions: everything durable. It knows nothing of actors; `actors` imports it, never the reverse.
 
-| module | holds |
+| module | contains |
 | --- | --- |
-| `records` | the rows as frozen values |
+| `records`, `values` | the rows as immutable values, and how such values are made |
+| `columns` | which fields of a record a statement writes and reads |
 | `codec` | JSON and text at the edge |
-| `store` | the contract of a connection, and the two shapes of a transaction |
+| `errors` | what can go wrong |
+| `store` | the contract of a connection, and the two kinds of transaction |
 | `bridge`, `inline` | the two connections: aiosqlite on Trio, and inline for tests |
-| `ownership`, `opening`, `database` | whose a file is, its schema, and all of it opened together |
-| `writer` | group commit, the only road to a change |
+| `nursery` | a nursery that raises the errors of its block as they are |
+| `ownership`, `opening`, `database` | which process owns a file, its schema, and opening it all together |
+| `writer` | group commit, the only way to change anything |
+| `logging` | loggers that are silent until the host configures structlog |
+| `wal` | the size of the write-ahead log |
 | `inbox` | messages that other processes leave for the owner |
+| `retention`, `backup` | pruning and deletion, and copies of the file |
 | `units`, `loading`, `statements` | one unit of work, reading back, and the SQL they use |
 """

@@ -1,8 +1,8 @@
-"""JSON and text at the edge: what goes into a row is checked once, here.
+"""JSON and text at the edge. Whatever goes into a row is checked here, once.
 
 JSON is canonical (sorted keys, no spaces), so equal values are equal texts. NaN, infinities, lone
-surrogates, sets, cycles and values over the limit are refused with ``InvalidJson``. Text that came from
-outside (errors, titles) is cleaned and bounded, never refused: a failure must always be recordable.
+surrogates, sets, cycles and values over the limit are refused with ``InvalidJson``. Text from outside
+(errors, titles) is cleaned and bounded, never refused: it must always be possible to record a failure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 from storage.errors import TurnkeeperError
 
 JSON_BYTES_MAX = 1_048_576
-"""Default limit of one payload or result: larger things belong in a file whose name is the payload."""
+"""Default limit of one payload or result: put larger data in a file and pass its name."""
+MESSAGE_CHARS_MAX = 4 * JSON_BYTES_MAX
+"""Limit of a whole message, as the schema repeats: the largest payload, and three times that for the nodes."""
 JSON_DEPTH_MAX = 200
-"""Deeper values would hit the interpreter's recursion limit in some reader or other."""
+"""Deeper values would exceed the recursion limit of some JSON readers."""
 ERROR_CHARS_MAX = 4_000
 """Enough for a message and the end of a traceback; a row stays small."""
 NAME_CHARS_MAX = 128
@@ -28,7 +30,7 @@ class InvalidJson(TurnkeeperError, ValueError):
 
 
 class InvalidName(TurnkeeperError, ValueError):
-    """A name or id is not usable: 1 to 128 characters, NFC, no "/", no control characters, no outer blanks."""
+    """A name or id is not usable: 1 to 128 characters, NFC, no "/", no control characters, no outer whitespace."""
 
 
 def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MAX) -> str:
@@ -39,7 +41,7 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
         text = _canonical(value)
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidJson(f"{what} holds a lone surrogate, which is not text") from None
+        raise InvalidJson(f"{what} contains a lone surrogate, which UTF-8 cannot encode") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJson(f"{what} is not JSON: {error}") from None
     if size > bytes_max:
@@ -48,7 +50,7 @@ def encode(value: object, *, what: str = "value", bytes_max: int = JSON_BYTES_MA
 
 
 def _plain(value: object) -> object:
-    """What a handler was given cannot be changed; as a result it is an object like others."""
+    """Handlers are given read-only mappings; a result may contain them as ordinary objects."""
     if isinstance(value, MappingProxyType):
         return dict(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
@@ -60,8 +62,8 @@ _canonical = json.JSONEncoder(
 
 
 def _check(value: object, items_max: int) -> None:
-    """Refuse what ``json.dumps`` would quietly change, which is keys that are not text, and what it cannot bound:
-    depth, and a few lists that hold each other a million times. An item is at least a byte.
+    """Refuse what ``json.dumps`` would silently convert (keys that are not strings) and what it does not bound:
+    depth, and a few lists that contain each other a million times. An item takes at least one byte.
     """
     stack: list[tuple[object, int]] = [(value, 0)]
     items = 0
@@ -74,14 +76,14 @@ def _check(value: object, items_max: int) -> None:
             raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}, or circular")
         if isinstance(item, dict | MappingProxyType):
             if not all(isinstance(key, str) for key in item):
-                raise TypeError("keys of an object must be text")
+                raise TypeError("keys of an object must be strings")
             stack.extend((child, depth + 1) for child in item.values())
         elif isinstance(item, list | tuple):
             stack.extend((child, depth + 1) for child in item)
 
 
 def decode(text: str) -> Any:
-    """The value of a JSON text that `encode` wrote; raises ``ValueError`` for a row somebody else wrote."""
+    """The value of a JSON text that `encode` wrote; raises ``ValueError`` for a row that something else wrote."""
     return json.loads(text)
 
 
@@ -104,15 +106,15 @@ def _printable(char: str) -> bool:
 def check_name(value: object, *, what: str) -> str:
     """``value`` if it is a usable name or id; raises `InvalidName`. Names are compared as bytes, never folded."""
     if not isinstance(value, str):
-        raise InvalidName(f"{what} must be text, not {type(value).__name__}")
+        raise InvalidName(f"{what} must be a string, not {type(value).__name__}")
     if not 1 <= len(value) <= NAME_CHARS_MAX:
         raise InvalidName(f"{what} must have 1 to {NAME_CHARS_MAX} characters, not {len(value)}")
     if "/" in value:
-        raise InvalidName(f'{what} {value!r} must not hold "/"')
+        raise InvalidName(f'{what} {value!r} must not contain "/"')
     if any(not _printable(char) or char in "\n\t" for char in value):
-        raise InvalidName(f"{what} {clean_text(value)!r} must not hold control characters")
+        raise InvalidName(f"{what} {clean_text(value)!r} must not contain control characters")
     if value != value.strip():
-        raise InvalidName(f"{what} {value!r} must not begin or end with a blank")
+        raise InvalidName(f"{what} {value!r} must not begin or end with whitespace")
     if value != unicodedata.normalize("NFC", value):
         raise InvalidName(f"{what} {value!r} must be in Unicode normal form C")
     return value

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
-import structlog
 import trio
 from outcome import Error, Outcome, Value
 
 from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, classify, refused, unavailable
+from storage.logging import get_logger
 from storage.sqlite.connection import Connection, transaction
 from storage.sqlite.ownership import ForkGuard
 from storage.sqlite.unit_of_work import UnitOfWork, write_together
@@ -38,7 +38,7 @@ BATCH_UNITS_MAX: Final = (
 RETRY_FIRST_S: Final = 0.05  # a neighbour's transaction is over by then
 RETRY_CAP_S: Final = 5.0  # an operator who made room sees it work at once
 
-_log = structlog.get_logger("storage.group_commit")
+_log = get_logger("storage.writer")
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from actors.states import IDS_SHOWN, Reason, ReasonKind
+from actors.messages.views import IDS_SHOWN, Reason, ReasonKind
 from storage.records import Mode, RunStatus
 from storage.values import value
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.states import IDS_SHOWN, Reason, ReasonKind
+from actors.messages.views import IDS_SHOWN, Reason, ReasonKind
 from storage.records import CompanyRecord, Mode, TaskRecord
 from storage.values import value
 

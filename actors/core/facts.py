@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.states import Reason, ReasonKind
+from actors.messages.views import Reason, ReasonKind
 from storage.records import CompanyRecord, NodeStatus
 
 from .order import NeedQueues, OpenQueue

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from actors.codec import template_of
 from actors.messages import (
     Edit,
     Message,
@@ -25,7 +26,6 @@ from .budget import Booked
 from .effects import AttemptKey
 from .schedules.firing import ON_TIME_MS, Fired, needs_fired
 from .schedules.state import due_of
-from .schedules.template import template_of
 from .state import CompanyState
 from .task_state import current_node
 

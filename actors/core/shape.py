@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import attrs
 
+from actors.converter import add_row_form, converter
 from actors.messages import STALL_S_DEFAULT, UNITS_MAX, Backoff, Gate, Node
 from storage.codec import decode, encode
 
@@ -23,9 +24,9 @@ class NodeSpec:
     """A node's definition as its row holds it. ``after`` are positions in the shape. A gate has no handler."""
 
     name: str
-    handler: str
+    handler: str = ""
     after: tuple[int, ...] = ()
-    attempts_max: int | None = None
+    tries_max: int | None = None
     timeout_s: float | None = None
     stall_s: float | None = STALL_S_DEFAULT
     backoff: Backoff = attrs.field(factory=Backoff)
@@ -46,77 +47,66 @@ class Shape:
     """What the nodes are expected to spend that are after no other, each number once; gates aside."""
 
 
-DEFAULT_BACKOFF = Backoff()
+_read_spec = add_row_form(NodeSpec, left_out=("text",))
 
 
 def shape_text(nodes: Sequence[Node | Gate]) -> str:
-    """The canonical text of these nodes; equal graphs have equal texts."""
+    """The canonical text of these nodes. Equal graphs have equal texts."""
     places = {node.name: place for place, node in enumerate(nodes)}
-    return encode([_spec_json(node, places) for node in nodes], what="the graph", bytes_max=1 << 26)
+    specs = [converter.unstructure(_spec_of_node(node, places)) for node in nodes]
+    return encode(specs, what="the graph", bytes_max=1 << 26)
 
 
-def _spec_json(node: Node | Gate, places: dict[str, int]) -> dict[str, object]:
-    """Only what differs from the defaults: most rows then are a name and a handler."""
-    spec: dict[str, object] = {"name": node.name}
-    if node.after:
-        spec["after"] = [places[name] for name in node.after]
+def _spec_of_node(node: Node | Gate, places: dict[str, int]) -> NodeSpec:
+    after = tuple([places[name] for name in node.after])
     if isinstance(node, Gate):
-        return spec | {"gate": True}
-    spec["handler"] = node.handler
-    if node.attempts_max is not None:
-        spec["attempts_max"] = node.attempts_max
-    if node.timeout_s is not None:
-        spec["timeout_s"] = node.timeout_s
-    if node.stall_s != STALL_S_DEFAULT:
-        spec["stall_s"] = node.stall_s
-    if node.retry != DEFAULT_BACKOFF:
-        spec["retry"] = [node.retry.base_s, node.retry.factor, node.retry.max_s]
-    if node.send_backs_max is not None:
-        spec["send_backs_max"] = node.send_backs_max
-    if node.estimate:
-        spec["estimate"] = node.estimate
-    return spec
+        return NodeSpec(node.name, after=after, gate=True)
+    return NodeSpec(
+        name=node.name,
+        handler=node.handler,
+        after=after,
+        tries_max=node.tries_max,
+        timeout_s=node.timeout_s,
+        stall_s=node.stall_s,
+        backoff=node.retry,
+        send_backs_max=node.send_backs_max,
+        estimate=node.estimate,
+    )
 
 
 @lru_cache(maxsize=SHAPES_CACHED)
 def shape_of(text: str) -> Shape:
-    """The shape that ``text`` says; raises ``ValueError`` if nobody of ours wrote it."""
-    try:
-        items = decode(text)
-        if not isinstance(items, list):
-            raise TypeError("not a list")
-        specs = tuple(_spec(item) for item in items)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a graph of ours: {error!r}") from error
+    """The shape of a text; raises ``ValueError`` if `shape_text` did not write it."""
+    items = decode(text)
+    if not isinstance(items, list):
+        raise ValueError("not a list of nodes")
+    specs = tuple(_spec(item) for item in items)
     handlers = frozenset(spec.handler for spec in specs if not spec.gate)
     firsts = {spec.estimate for spec in specs if not spec.after and not spec.gate}
     return Shape(specs, users_of(specs), handlers, text, tuple(sorted(firsts)))
 
 
 def users_of(specs: Sequence[NodeSpec]) -> tuple[tuple[int, ...], ...]:
-    """By position: the positions of the nodes that use its result. Raises ``ValueError`` unless the edges form
-    a graph without a circle.
+    """By position: the positions of the nodes that use its result. Raises ``ValueError`` unless the edges form an
+    acyclic graph.
     """
     users: list[list[int]] = [[] for _ in specs]
     for place, spec in enumerate(specs):
         for upstream in spec.after:
             if not 0 <= upstream < len(specs):
-                raise ValueError(f"node {spec.name!r} is after a node that is not there")
+                raise ValueError(f"node {spec.name!r} is after a node that does not exist")
             users[upstream].append(place)
     try:
-        TopologicalSorter({place: spec.after for place, spec in enumerate(specs)}).prepare()
+        TopologicalSorter({place: spec.after for place, spec in enumerate(specs) if spec.after}).prepare()
     except CycleError:
-        raise ValueError("its nodes form a circle") from None
+        raise ValueError("the nodes form a cycle") from None
     return tuple(tuple(places) for places in users)
 
 
 @lru_cache(maxsize=SHAPES_CACHED)
 def spec_of(text: str) -> NodeSpec:
-    """The node that one row's ``spec`` says; raises ``ValueError`` if nobody of ours wrote it."""
-    try:
-        return _spec(decode(text))
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a node of ours: {error!r}") from error
+    """The node of one row's ``spec``; raises ``ValueError`` if `shape_text` did not write it."""
+    return _spec(decode(text))
 
 
 @lru_cache(maxsize=SHAPES_CACHED)
@@ -130,46 +120,17 @@ def layout_of(
     return specs, users_of(specs), frozenset(pos for pos, spec in enumerate(specs) if spec.gate)
 
 
-def _spec(item: dict[str, object]) -> NodeSpec:
-    after, retry = item.get("after", []), item.get("retry")
-    if not isinstance(after, list) or not all(_is_whole(place) for place in after):
-        raise TypeError("after is not a list of positions")
-    gate = item.get("gate", False)
-    handler = "" if gate is True else item["handler"]
-    if not isinstance(gate, bool) or not isinstance(item["name"], str) or not isinstance(handler, str):
-        raise TypeError("a name that is no text, or a gate that is none")
-    for name in ("attempts_max", "send_backs_max"):
-        if item.get(name) is not None and not _is_whole(item[name]):
-            raise TypeError(f"{name} is no whole number")
-    estimate = item.get("estimate", 0)
-    if not isinstance(estimate, int) or isinstance(estimate, bool) or not 0 <= estimate <= UNITS_MAX:
-        raise TypeError("an estimate that is none")
-    return NodeSpec(
-        name=item["name"],
-        handler=handler,
-        after=tuple(after),
-        attempts_max=item.get("attempts_max"),  # type: ignore[arg-type]
-        timeout_s=_seconds(item.get("timeout_s")),
-        stall_s=_seconds(item.get("stall_s", STALL_S_DEFAULT)),
-        backoff=DEFAULT_BACKOFF if retry is None else Backoff(*retry),  # type: ignore[misc]
-        send_backs_max=item.get("send_backs_max"),  # type: ignore[arg-type]
-        gate=gate,
-        estimate=estimate,
-        text=encode(item, bytes_max=1 << 20),
-    )
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _seconds(value: object) -> float | None:
-    """A limit of time; one that is none must never reach a clock."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{value!r} is no time in seconds")
-    return value
+def _spec(item: object) -> NodeSpec:
+    """A limit that is not a positive number must never reach a clock."""
+    spec = _read_spec(item)
+    if spec.gate == bool(spec.handler):
+        raise ValueError(f"node {spec.name!r} must have a handler unless it is a gate")
+    if not all(limit is None or 0 < limit < float("inf") for limit in (spec.timeout_s, spec.stall_s)):
+        raise ValueError(f"the limits of node {spec.name!r} must be positive numbers of seconds")
+    if not 0 <= spec.estimate <= UNITS_MAX:
+        raise ValueError(f"the estimate of node {spec.name!r} must be from 0 to {UNITS_MAX}")
+    object.__setattr__(spec, "text", encode(item, bytes_max=1 << 20))  # new, so nobody has seen it without
+    return spec
 
 
 def node_payloads(nodes: Sequence[Node | Gate]) -> str | None:

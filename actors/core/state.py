@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, TaskRecord
+from storage.records import (
+    CompanyRecord,
+    NodeRecord,
+    RunRecord,
+    RunStatus,
+    TaskRecord,
+)
 
 from .admission import is_open
 from .budget import cannot_go_on, is_starved, least_need, limited

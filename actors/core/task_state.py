@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from actors.states import Reason
+from actors.messages.views import Reason
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus, TaskRecord
 from storage.values import value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from actors.states import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
+from actors.messages.views import IDS_SHOWN, Explanation, Reason, ReasonKind, WorkState
 from storage.records import Halt, Mode, NodeRecord, NodeStatus, RunRecord, RunStatus
 
 from .admission import OPEN, Live, company_gates, hold_gates, line_gate, task_gates

@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import attrs
-import structlog
 import trio
 
 from actors.core.effects import AttemptKey
 from actors.core.inputs import Report
 from actors.core.shape import NodeSpec
 from actors.core.transitions import PHASE_MOVES, Phase, check_move
+from storage.logging import get_logger
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class AttemptRef(NamedTuple):

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import sqlite3
 
-import structlog
 import trio
 
 from actors.errors import RuntimeClosed, WouldDeadlock
-from actors.states import ClosingReport
+from actors.messages.views import ClosingReport
 from storage.errors import StorageError
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.sqlite.statements import SQL
 from storage.sqlite.unit_of_work import write_events
@@ -30,7 +30,7 @@ SETTLE_S = 30.0
 """How long closing waits for actors to commit the ends of attempts, if the store is away."""
 SAY_STOPPED_S = 5.0
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class Closing:

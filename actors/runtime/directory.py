@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import attrs
-import structlog
 import trio
 
 from actors.core.inputs import Report, Spending
@@ -18,11 +17,12 @@ from actors.core.restart import counts
 from actors.core.state import CompanyState
 from actors.errors import CompanyParked, RuntimeClosed
 from actors.messages import Unpark, Unparked
+from storage.logging import get_logger
 
 from .due_times import DueTimes
 from .mailbox import Envelope, Mailbox, Sweep
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 @attrs.define(eq=False)

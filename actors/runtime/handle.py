@@ -11,7 +11,7 @@ import trio
 from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import Event
 from actors.messages import Message
-from actors.states import AttemptView, BudgetView, Explanation, Outcome, ScheduleView, TaskStatus
+from actors.messages.views import AttemptView, BudgetView, Explanation, Outcome, ScheduleView, TaskStatus
 from storage.codec import check_name
 
 from . import reads

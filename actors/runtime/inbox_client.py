@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import attrs
 import trio
 
+from actors.codec import decode_answer, decode_message, encode_message
 from actors.errors import CompanyDeleted, TurnkeeperError
 from actors.messages import Message
-from actors.wire import decode_answer, decode_message, encode_message
 from storage.codec import check_name
 from storage.contract.inbox import (
     FindMessage,

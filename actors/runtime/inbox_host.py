@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-import structlog
 import trio
 from outcome import Error, Outcome, Value
 
+from actors.codec import decode_message, encode_error, encode_reply
 from actors.errors import (
     ActorCrashed,
     CompanyDeleted,
@@ -37,7 +37,6 @@ from actors.errors import (
     TurnkeeperError,
 )
 from actors.messages import Message
-from actors.wire import decode_message, encode_error, encode_reply
 from storage.codec import check_name
 from storage.contract.inbox import (
     KEPT_MS,
@@ -48,6 +47,7 @@ from storage.contract.inbox import (
     PruneAnswered,
     StoredMessage,
 )
+from storage.logging import get_logger
 
 from .describe import describe
 from .mailbox import Envelope, Reply
@@ -66,7 +66,7 @@ PRUNE_EVERY_S: Final = 3600.0
 PRUNE_MAX: Final = 500
 """Rows removed in one commit; the companies' own commits come in between."""
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class InboxHost:

@@ -51,8 +51,8 @@ class Reply:
 
 @attrs.frozen
 class Sweep:
-    """The supervisor asks the actor to look again, trusting no wake. ``done`` is told whether something was
-    healed.
+    """The supervisor asks the actor to look again, in case a wake was lost. ``healed`` is set to whether that
+    changed anything.
     """
 
     healed: Reply = attrs.field(factory=Reply)

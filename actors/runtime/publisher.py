@@ -15,6 +15,7 @@ import trio
 from actors.errors import StoreUnavailable
 from actors.events import KINDS
 from storage.errors import StorageError
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.sqlite.database import Database
 from storage.sqlite.statements import SQL
@@ -24,7 +25,7 @@ from .attempts import Attempt
 from .notifier import Notifier
 from .shutdown import Shutdown
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class Publisher:

@@ -15,17 +15,17 @@ from typing import Any
 import attrs
 import trio
 
+from actors.codec import template_of
 from actors.core.admission import Live
 from actors.core.loading import check_texts, state_of, take_in
 from actors.core.schedules.state import checked
-from actors.core.schedules.template import template_of
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
 from actors.core.task_state import TaskState
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
-from actors.states import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
+from actors.messages.views import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
 from storage.records import AttemptEnd, CompanyRecord, ScheduleRecord
 from storage.sqlite.loading import find_company, find_tasks, load_company, load_schedules

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable
 
 import attrs
-import structlog
 import trio
 
 from actors.commands import end_orphan, orphan_marks
@@ -21,6 +20,7 @@ from actors.core.healing import ending_runs, running_attempts, superseded_attemp
 from actors.core.inputs import Report
 from actors.core.state import CompanyState
 from actors.core.transitions import Phase
+from storage.logging import get_logger
 from storage.records import AttemptEnd, EventRecord, ScheduleStatus
 from storage.sqlite.statements import SQL
 from storage.sqlite.unit_of_work import Committed, write_events
@@ -29,7 +29,7 @@ from .attempts import AttemptRef
 from .executor import Executor
 from .services import Services
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 async def reports(company: str, state: CompanyState, services: Services, executor: Executor) -> list[Report]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 
-import structlog
 import trio
 
 from actors.core.restart import PARKED_ABOVE_S, add_crash, delay_s
@@ -18,6 +17,7 @@ from actors.core.turn import BadRow, TurnFailed
 from actors.errors import CompanyDeleted, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from storage.codec import clean_text
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.sqlite.statements import SQL
 
@@ -29,7 +29,7 @@ from .directory import Cell
 from .executor import Executor
 from .services import Services
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 AGAIN_MAX = 100
 AGAIN_S = 1.0

@@ -15,9 +15,9 @@ import sqlite3
 from collections.abc import Iterable
 
 import attrs
-import structlog
 import trio
 
+from storage.logging import get_logger
 from storage.records import EventRecord
 from storage.sqlite.statements import SQL
 
@@ -25,7 +25,7 @@ from .describe import describe
 from .mailbox import Envelope, Sweep
 from .services import Services
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 EVERY_S = 60.0
 PAGE = 100

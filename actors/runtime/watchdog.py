@@ -14,8 +14,9 @@ import time
 from types import FrameType
 from typing import Any
 
-import structlog
 import trio
+
+from storage.logging import get_logger
 
 from .attempts import Attempt
 
@@ -23,7 +24,7 @@ BEAT_S = 0.25
 BLOCKED_S = 1.0
 """After so long without a turn of the loop the watchdog speaks."""
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 
 class Watchdog:

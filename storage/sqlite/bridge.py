@@ -31,11 +31,11 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, cast
 
 import aiosqlite
-import structlog
 import trio
 from outcome import Error, Outcome, capture
 
 from storage.errors import OutcomeUnknown, StoreClosed
+from storage.logging import get_logger
 from storage.sqlite.ownership import ForkGuard
 
 with warnings.catch_warnings():
@@ -50,7 +50,7 @@ CLOSE_GRACE_S: Final = 2.0  # for the works already asked for, before their stat
 INTERRUPT_GRACE_S: Final = 1.0  # for an interrupted statement to end; with the grace, well under five seconds
 JOIN_S: Final = 1.0  # the thread has done its last work by then and only has to return
 
-_log = structlog.get_logger("storage.sqlite.bridge")
+_log = get_logger("storage.bridge")
 
 
 def open_bridge() -> AbstractAsyncContextManager[Bridge]:

@@ -11,15 +11,13 @@ from typing import Any
 
 import attrs
 
+from storage.columns import RUN_BEGINS, RUN_READ, TASK_READ, WHY, record_of
 from storage.records import (
     CompanyRecord,
     Misfire,
-    Mode,
     NodeRecord,
-    NodeStatus,
     Overlap,
     RunRecord,
-    RunStatus,
     ScheduleRecord,
     TaskRecord,
 )
@@ -28,6 +26,13 @@ from storage.sqlite.statements import SQL
 from storage.values import names_of
 
 Row = Sequence[Any]
+
+_TASK, _RUN, _NODE = record_of(TaskRecord), record_of(RunRecord), record_of(NodeRecord)
+_DEPENDS_ON = names_of(TaskRecord).index("depends_on")
+_ARCHIVED_MS = TASK_READ.index("archived_ms")
+_NUMBER = RUN_BEGINS + RUN_READ.index("number")
+_ADMITTED_MS = RUN_BEGINS + RUN_READ.index("admitted_ms")
+
 Check = Callable[[TaskRecord, Sequence[NodeRecord]], None]
 """Raises ``ValueError`` for texts inside the records that nobody of ours wrote."""
 
@@ -158,7 +163,7 @@ def _group_edges(rows: Iterable[Row]) -> dict[int, list[str]]:
 def _tasks(
     conn: sqlite3.Connection, company_id: int, rows: Sequence[Row], edges: dict[int, list[str]], check: Check
 ) -> list[LoadedTask]:
-    admitted = [[row[0], row[12]] for row in rows if row[16] is not None]
+    admitted = [[row[0], row[_NUMBER]] for row in rows if row[_ADMITTED_MS] is not None]
     nodes: dict[int, list[Row]] = {}
     key = {"company_id": company_id, "runs": json.dumps(admitted)}
     rows_of_nodes = conn.execute(SQL["load_nodes"], key).fetchall() if admitted else []
@@ -169,38 +174,19 @@ def _tasks(
 
 def _task(row: Row, upstreams: tuple[str, ...], node_rows: Sequence[Row], check: Check) -> LoadedTask:
     try:
-        record = TaskRecord(
-            seq=row[0],
-            id=row[1],
-            priority=row[2],
-            created_ms=row[3],
-            mode=Mode(row[4]),
-            goal=row[5],
-            depends_on=upstreams,
-            graph=row[6],
-            shape=row[7],
-            attempts_max=row[8],
-            fail_fast=bool(row[9]),
-            archived_ms=row[10],
-            not_before_ms=row[21],
-            schedule=row[22],
-            send_backs_max=row[25],
-            budget=row[26],
-            spent=row[27],
-            reserved=row[28],
-        )
-        run = None if row[12] is None else _run(row)
-        nodes = None if run is None or run.admitted_ms is None else tuple(_node(item) for item in node_rows)
+        record = _TASK((*row[:_DEPENDS_ON], upstreams, *row[_DEPENDS_ON:RUN_BEGINS]))
+        run = None if row[_NUMBER] is None else _run(row)
+        nodes = None if run is None or run.admitted_ms is None else tuple(_NODE(item) for item in node_rows)
         _refuse_undecodable(record, nodes or ())
         check(record, nodes or ())
     except (ValueError, TypeError) as error:
-        if row[11] is None:
+        if row[WHY] is None:
             shown = "".join(traceback.format_exception(error))
             return LoadedTask(
                 _nameplate(row, upstreams), bad=f"bad row: {error}", traceback=shown, readable=False
             )
-        return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[11], readable=False)
-    return LoadedTask(record, run, nodes, quarantined=row[11])
+        return LoadedTask(_nameplate(row, upstreams), _run_or_none(row), quarantined=row[WHY], readable=False)
+    return LoadedTask(record, run, nodes, quarantined=row[WHY])
 
 
 def _refuse_undecodable(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
@@ -214,53 +200,24 @@ def _refuse_undecodable(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
 def _nameplate(row: Row, upstreams: tuple[str, ...]) -> TaskRecord:
     """Just enough of a record to speak of a task whose rows cannot be read."""
     return TaskRecord(
-        seq=row[0], id=row[1], priority=row[2], created_ms=row[3], depends_on=upstreams, archived_ms=row[10]
+        seq=row[0],
+        id=row[1],
+        priority=row[2],
+        created_ms=row[3],
+        depends_on=upstreams,
+        archived_ms=row[_ARCHIVED_MS],
     )
 
 
 def _run_or_none(row: Row) -> RunRecord | None:
     try:
-        return None if row[12] is None else _run(row)
+        return None if row[_NUMBER] is None else _run(row)
     except ValueError:
         return None
 
 
 def _run(row: Row) -> RunRecord:
-    return RunRecord(
-        seq=row[0],
-        number=row[12],
-        status=RunStatus(row[13]),
-        created_ms=row[14],
-        slot=row[15],
-        admitted_ms=row[16],
-        settled_ms=row[17],
-        started=bool(row[18]),
-        front=row[19],
-        reason=row[20],
-        step=row[23],
-        halted_ms=row[24],
-    )
-
-
-def _node(row: Row) -> NodeRecord:
-    return NodeRecord(
-        seq=row[0],
-        run=row[1],
-        pos=row[2],
-        spec=row[3],
-        status=NodeStatus(row[4]),
-        tries=row[5],
-        unclean=row[6],
-        generation=row[7],
-        attempts=row[8],
-        not_before_ms=row[9],
-        error=row[10],
-        feedback=row[11],
-        send_backs=row[12],
-        reached_ms=row[13],
-        superseded=bool(row[14]),
-        spent=row[15] or 0,
-    )
+    return _RUN((row[0], *row[RUN_BEGINS:WHY]))
 
 
 def _upstreams(

@@ -20,6 +20,20 @@ from typing import Any
 
 import attrs
 
+from storage.columns import (
+    END_ATTEMPT,
+    INSERT_ATTEMPT,
+    INSERT_EVENT,
+    INSERT_NODE,
+    INSERT_RUN,
+    INSERT_TASK,
+    UPDATE_COMPANY,
+    UPDATE_NODE,
+    UPDATE_RUN,
+    UPDATE_TASK,
+    Row,
+    row_of,
+)
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import (
     AttemptRecord,
@@ -50,8 +64,6 @@ from storage.writes import (
     TitleSet,
     Write,
 )
-
-Row = tuple[Any, ...]
 
 
 @value
@@ -176,9 +188,9 @@ def _write_companies(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> N
 
 
 def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    new = ((*_new_task_row(u.company_id, task), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks)
+    new = ((*_NEW_TASK(task, u.company_id), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks)
     _write(conn, "insert_task", new)
-    _write(conn, "update_task", (_task_row(u.company_id, task) for u in units for task in u.tasks))
+    _write(conn, "update_task", (_TASK(task, u.company_id) for u in units for task in u.tasks))
     _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))
     edges = [(unit.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
     for company_id, seq, _ in edges:
@@ -187,12 +199,19 @@ def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
 
 
 def _write_runs(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    changed = [_run_row(unit.company_id, run) for unit in units for run in unit.runs]
-    new = [_new_run_row(unit.company_id, run) for unit in units for run in unit.new_runs]
-    _write(conn, "update_run", (row for row in changed if not row[_SLOT]))
-    _write(conn, "insert_run", (row for row in new if not row[_NEW_SLOT]))
-    _write(conn, "update_run", (row for row in changed if row[_SLOT]))
-    _write(conn, "insert_run", (row for row in new if row[_NEW_SLOT]))
+    changed = [(unit.company_id, run) for unit in units for run in unit.runs]
+    new = [(unit.company_id, run) for unit in units for run in unit.new_runs]
+    for takes_slot in (False, True):
+        _write(
+            conn,
+            "update_run",
+            (_RUN(run, company) for company, run in changed if bool(run.slot) is takes_slot),
+        )
+        _write(
+            conn,
+            "insert_run",
+            (_NEW_RUN(run, company) for company, run in new if bool(run.slot) is takes_slot),
+        )
     for unit in units:
         for seq in unit.pins:
             _pin_upstreams(conn, (unit.company_id, seq))
@@ -244,17 +263,17 @@ def _pin_upstreams(conn: sqlite3.Connection, task: tuple[int, int]) -> None:
 
 
 def _write_nodes(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    new = (_new_node_row(u.company_id, node, result) for u in units for node, result in u.new_nodes)
+    new = (_NEW_NODE(node, u.company_id, result) for u in units for node, result in u.new_nodes)
     _write(conn, "insert_node", new)
     _write(
         conn,
         "update_node",
-        (_node_row(u.company_id, node, result) for u in units for node, result in u.nodes),
+        (_NODE(node, u.company_id, result) for u in units for node, result in u.nodes),
     )
-    carried = (_new_node_row(u.company_id, node, result) for u in units for node, result in u.carried)
+    carried = (_NEW_NODE(node, u.company_id, result) for u in units for node, result in u.carried)
     _write(conn, "carry_node", carried)  # after what the run before theirs has accepted in this very turn
-    _write(conn, "insert_attempt", ((u.company_id, *_BEGUN(attempt)) for u in units for attempt in u.begun))
-    _write(conn, "end_attempt", (_end_row(u.company_id, attempt) for u in units for attempt in u.ended))
+    _write(conn, "insert_attempt", (_BEGUN(attempt, u.company_id) for u in units for attempt in u.begun))
+    _write(conn, "end_attempt", (_ENDED(attempt, u.company_id) for u in units for attempt in u.ended))
 
 
 def _write_events(conn: sqlite3.Connection, units: Sequence[UnitOfWork], first_seqs: Sequence[int]) -> int:
@@ -268,128 +287,26 @@ def _write_events(conn: sqlite3.Connection, units: Sequence[UnitOfWork], first_s
 # --- rows, in the order of the parameters of their statements ---------------------------------------------------
 
 
-_COMPANY = attrgetter(
-    "runs_max", "weight", "paused_ms", "task_seq", "front_seq", "budget", "spent", "reserved", "company_id"
-)
-_GRAPH = attrgetter("name", "version", "shape", "node_payloads")
+_COMPANY = row_of(CompanyRecord, UPDATE_COMPANY)
+_GRAPH = row_of(GraphRow, names_of(GraphRow))
 _TEXTS = attrgetter("title", "payload", "node_payloads", "key", "content")
-_BEGUN = attrgetter("seq", "run", "pos", "number", "generation", "host_id", "started_ms", "reserved")
-_SLOT, _NEW_SLOT = 1, 5
-"""Where the slot stands in the rows of a run: a changed one, and a new one."""
-
-
-def _new_task_row(company_id: int, task: TaskRecord) -> Row:
-    return (
-        company_id,
-        task.seq,
-        task.id,
-        task.priority,
-        task.created_ms,
-        task.mode.value,
-        task.goal,
-        task.graph,
-        task.shape,
-        task.attempts_max,
-        int(task.fail_fast),
-        task.archived_ms,
-        task.send_backs_max,
-        task.budget,
-        task.spent,
-        task.reserved,
-    )
-
-
-def _task_row(company_id: int, task: TaskRecord) -> Row:
-    return (
-        task.priority,
-        task.mode.value,
-        task.goal,
-        task.graph,
-        task.shape,
-        task.attempts_max,
-        int(task.fail_fast),
-        task.archived_ms,
-        task.send_backs_max,
-        task.budget,
-        task.spent,
-        task.reserved,
-        company_id,
-        task.seq,
-    )
-
-
-def _run_row(company_id: int, run: RunRecord) -> Row:
-    return (
-        run.status.value,
-        run.slot,
-        run.admitted_ms,
-        run.settled_ms,
-        int(run.started),
-        run.front,
-        run.reason,
-        run.step,
-        run.halted_ms,
-        company_id,
-        run.seq,
-        run.number,
-    )
-
-
-def _new_run_row(company_id: int, run: RunRecord) -> Row:
-    return (company_id, run.seq, run.number, run.created_ms, *_run_row(company_id, run)[:9])
-
-
-def _node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
-    return (
-        node.status.value,
-        node.tries,
-        node.unclean,
-        node.generation,
-        node.attempts,
-        node.not_before_ms,
-        node.error,
-        node.feedback,
-        node.send_backs,
-        node.reached_ms,
-        int(node.superseded),
-        result,
-        company_id,
-        node.seq,
-        node.run,
-        node.pos,
-    )
-
-
-def _new_node_row(company_id: int, node: NodeRecord, result: str | None) -> Row:
-    changed = _node_row(company_id, node, result)
-    return (*changed[12:], node.spec, *changed[:12])
-
-
-def _end_row(company_id: int, attempt: AttemptRecord) -> Row:
-    end = None if attempt.end is None else attempt.end.value
-    key = (company_id, attempt.seq, attempt.run, attempt.pos, attempt.number)
-    return (attempt.ended_ms, end, attempt.error, attempt.spent, int(attempt.assumed), *key)
+_NEW_TASK = row_of(TaskRecord, INSERT_TASK, "company_id")
+_TASK = row_of(TaskRecord, UPDATE_TASK, "company_id")
+_NEW_RUN = row_of(RunRecord, INSERT_RUN, "company_id")
+_RUN = row_of(RunRecord, UPDATE_RUN, "company_id")
+_NEW_NODE = row_of(NodeRecord, INSERT_NODE, "company_id", "result")
+_NODE = row_of(NodeRecord, UPDATE_NODE, "company_id", "result")
+_BEGUN = row_of(AttemptRecord, INSERT_ATTEMPT, "company_id")
+_ENDED = row_of(AttemptRecord, END_ATTEMPT, "company_id")
+_EVENT = row_of(EventRecord, INSERT_EVENT, "company_id", "event_seq", "data")
 
 
 def _event_rows(
     company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
 ) -> Iterator[Row]:
     for place, event in enumerate(events):
-        yield (
-            company_id,
-            None if first_seq is None else first_seq + place,
-            event.at_ms,
-            event.kind,
-            event.task,
-            event.task_seq,
-            event.run,
-            event.node,
-            event.attempt,
-            event.before,
-            event.after,
-            event.reason,
-            _data_text(event.data) if event.data else None,
-        )
+        seq = None if first_seq is None else first_seq + place
+        yield _EVENT(event, company_id, seq, _data_text(event.data) if event.data else None)
 
 
 _data_text = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode

@@ -136,7 +136,7 @@ def test_the_log_after_pruning_begins_with_what_is_left_and_a_cursor_below_is_to
     assert ran.cli("log").lines[-1].endswith("are gone")
     done = ran.cli("log", "--after", "1")
     assert (done.status, done.out) == (2, "")
-    assert "the log is gone up to position" in done.err
+    assert "the log was pruned up to position" in done.err
 
 
 # --- delete -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from actors.cli import source
 from actors.cli.plan import PlanError, read_plan
-from actors.messages import ATTEMPTS_MAX_LIMIT
+from actors.messages import TRIES_MAX_LIMIT
 from actors.sentences import plain
 
 from .test_plan import read
@@ -73,7 +73,7 @@ REFUSED = {
         f"{TASK}[[companies.acme.tasks.nodes]]\nname = ' n'\ngate = true\n",
         4,
         "companies.acme.tasks.a.nodes. n.name",
-        "must not begin or end with a blank",
+        "must not begin or end with whitespace",
     ),
     # shapes
     "companies not a table": ("companies = 1\n", 1, "companies", "must be a table, not a number (1)"),
@@ -103,9 +103,19 @@ REFUSED = {
         "write [[companies.acme.tasks.nodes]] with two brackets",
     ),
     # names
-    "company name": ("[companies.'a/b']\n", 1, "companies.a/b", "a company's name 'a/b' must not hold \"/\""),
+    "company name": (
+        "[companies.'a/b']\n",
+        1,
+        "companies.a/b",
+        "a company's name 'a/b' must not contain \"/\"",
+    ),
     "no id": ("[[companies.acme.tasks]]\nrun = 'x'\n", 1, "companies.acme.tasks#1", "a task needs an id"),
-    "id": ("[[companies.acme.tasks]]\nid = 'a/b'\n", 2, "companies.acme.tasks.a/b.id", 'must not hold "/"'),
+    "id": (
+        "[[companies.acme.tasks]]\nid = 'a/b'\n",
+        2,
+        "companies.acme.tasks.a/b.id",
+        'must not contain "/"',
+    ),
     "id not text": (
         "[[companies.acme.tasks]]\nid = 7\n",
         2,
@@ -123,7 +133,7 @@ REFUSED = {
         "[[companies.acme.graphs.' g'.nodes]]\nname = 'n'\nrun = 'x'\n",
         1,
         "companies.acme.graphs. g",
-        "must not begin or end with a blank",
+        "must not begin or end with whitespace",
     ),
     # types and values, as the messages check them
     "runs_max": (
@@ -132,7 +142,7 @@ REFUSED = {
         "companies.acme.runs_max",
         "runs_max must be from 0",
     ),
-    "title": (f"{TASK}title = 1\n", 3, "companies.acme.tasks.a.title", "title must be text"),
+    "title": (f"{TASK}title = 1\n", 3, "companies.acme.tasks.a.title", "title must be a string"),
     "priority": (f"{TASK}priority = 'high'\n", 3, "companies.acme.tasks.a.priority", "priority must be"),
     "mode": (
         f"{TASK}mode = 'steps'\n",
@@ -140,11 +150,11 @@ REFUSED = {
         "companies.acme.tasks.a.mode",
         'mode must be "auto", "manual" or "step"',
     ),
-    "attempts_max": (
-        f"{TASK}attempts_max = 0\n",
+    "tries_max": (
+        f"{TASK}tries_max = 0\n",
         3,
-        "companies.acme.tasks.a.attempts_max",
-        "attempts_max must be",
+        "companies.acme.tasks.a.tries_max",
+        "tries_max must be",
     ),
     "fail_fast": (
         f"{TASK}fail_fast = 'yes'\n",
@@ -166,11 +176,11 @@ REFUSED = {
         "payload is not JSON",
     ),
     "payload nan": (f"{TASK}payload = nan\n", 3, "companies.acme.tasks.a.payload", "payload is not JSON"),
-    "node attempts_max": (
-        f"{NODE}run = 'x'\nattempts_max = {ATTEMPTS_MAX_LIMIT + 1}\n",
+    "node tries_max": (
+        f"{NODE}run = 'x'\ntries_max = {TRIES_MAX_LIMIT + 1}\n",
         6,
-        "companies.acme.tasks.a.nodes.n.attempts_max",
-        f"must be from 1 to {ATTEMPTS_MAX_LIMIT}",
+        "companies.acme.tasks.a.nodes.n.tries_max",
+        f"must be from 1 to {TRIES_MAX_LIMIT}",
     ),
     "timeout_s": (
         f"{NODE}run = 'x'\ntimeout_s = 0\n",

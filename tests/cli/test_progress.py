@@ -15,7 +15,7 @@ from actors.cli.output import Output
 from actors.cli.progress import COMPANIES_SHOWN, JsonView, LineView, LiveView, open_view
 from actors.cli.standing import Tally
 from actors.events import Event
-from actors.states import WorkState
+from actors.messages.views import WorkState
 
 NOW_MS = 1_700_000_000_000
 FAILED = Event(

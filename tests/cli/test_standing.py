@@ -8,7 +8,7 @@ import pytest
 
 from actors import RunStatus
 from actors.cli.standing import all_completed, at_rest, goes_on, next_steps, summary_lines, tally, unfinished
-from actors.states import Reason, ReasonKind, TaskStatus, WorkState
+from actors.messages.views import Reason, ReasonKind, TaskStatus, WorkState
 
 NOW_MS = 1_700_000_000_000
 

@@ -18,8 +18,8 @@ import trio
 from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
 from actors.cli.steering import COMMAND_OF, COMMANDS
+from actors.codec import MESSAGES
 from actors.runtime import inbox_host
-from actors.wire import message_kinds
 from storage.contract.inbox import WAITING_MAX_OF_COMPANY
 from tests.inbox.support import Post
 from tests.runtime.support import sql
@@ -42,7 +42,7 @@ PLAN = """
     [[companies.acme.tasks]]
     id = "broken"
     goal = "g"
-    attempts_max = 1
+    tries_max = 1
     run = "test -e mended"
 
     [[companies.acme.tasks]]
@@ -303,7 +303,7 @@ def test_an_inbox_that_is_full_takes_no_more(place: Place) -> None:
         ("pause acma", "there is no company acma"),
         ("edit acme/report", "Edit changes nothing: give at least one field"),
         ("edit acme/report --priority high", "a whole number is needed, not 'high'"),
-        ("edit acme/report --priority Phigh", 'priority must be a whole number or "P" and a number'),
+        ("edit acme/report --priority Phigh", 'priority must be an integer or "P" and an integer'),
         ("edit acme/report --payload {", "JSON is needed"),
         ("edit acme/report --goal g --no-goal --mode hope", "invalid choice: 'hope'"),
         ("edit acme/report --run x --handler y", "not allowed with argument --run"),
@@ -312,11 +312,11 @@ def test_an_inbox_that_is_full_takes_no_more(place: Place) -> None:
         ("limits acme --runs-max x", "a whole number is needed"),
         ("submit acme", "the following arguments are required: TITLE"),
         ("submit /a title", "a task is named COMPANY/TASK"),
-        ("submit acme/@7 title", "ids of @ and a number are given by the queue"),
-        ("submit acme title --depends-on a/b", 'must not hold "/"'),
+        ("submit acme/@7 title", "the queue assigns ids of @ and a number"),
+        ("submit acme title --depends-on a/b", 'must not contain "/"'),
         ("pause acme --timeout -1", "a number of seconds from 0 is needed"),
         ("pause acme --timeout nan", "a number of seconds from 0 is needed"),
-        ("pause acme --message-id a/b", 'must not hold "/"'),
+        ("pause acme --message-id a/b", 'must not contain "/"'),
         ("define-graph acme g none.toml", "none.toml"),
         ("result acme/nobody", "has no task 'nobody'"),
         ("explain acme/nobody", "has no task 'nobody'"),
@@ -458,7 +458,7 @@ def test_a_host_that_stays_does_what_comes_and_ends_in_order_when_it_is_interrup
 
 def test_every_command_has_a_name_of_its_own_and_sends_a_message_of_its_own() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS) == len(COMMAND_OF)
-    assert COMMAND_OF.keys() == message_kinds().keys() - {"SubmitMany"}, "many tasks are what a plan is for"
+    assert COMMAND_OF.keys() == MESSAGES.keys() - {"SubmitMany"}, "many tasks are what a plan is for"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -10,6 +10,7 @@ import pytest
 
 from actors.cli.events import EVENTS, event_json, event_line, event_sentence
 from actors.events import KINDS, Event
+from actors.messages.views import Reason, ReasonKind
 from actors.sentences import (
     REASONS,
     clock,
@@ -21,7 +22,6 @@ from actors.sentences import (
     relative,
     shortened,
 )
-from actors.states import Reason, ReasonKind
 
 NOW_MS = 1_700_000_000_000
 EVIL = "a\x1b[31m\r\n\x00\u202e\u2028\x9b2J\ud800é 漢\u3000字"

@@ -8,7 +8,7 @@ from actors.core.loading import check_texts, state_of
 from actors.core.state import CompanyState
 from actors.core.task_state import Standing
 from actors.core.work_state import closed_gates, positions, work_state
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.records import NodeStatus, TaskRecord
 from storage.sqlite.loading import find_company, load_company
 from storage.values import changed

@@ -16,7 +16,7 @@ import attrs
 
 from actors.core.admission import OPEN, Live
 from actors.core.state import CompanyState
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.records import (
     ACTIVE,
     SETTLED,

@@ -23,7 +23,7 @@ from actors.messages import (
     Unparked,
     Unpause,
 )
-from actors.states import ReasonKind, WorkState
+from actors.messages.views import ReasonKind, WorkState
 from storage.records import AttemptEnd, RunStatus
 
 from .agreement import watch

@@ -12,7 +12,7 @@ from hypothesis import given
 from actors.core.cycles import circle_through, find_cycle, find_cycles
 from actors.errors import DependencyCycle, InvalidMessage, UnknownUpstream
 from actors.messages import Edit, Message, Rerun, Retry, SetLimits, Stop, Submit, SubmitMany
-from actors.states import Reason, ReasonKind, WorkState
+from actors.messages.views import Reason, ReasonKind, WorkState
 
 from .agreement import check_against_file, check_against_oracle, snapshot, watch
 from .examples import examples

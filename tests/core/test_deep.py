@@ -32,7 +32,7 @@ from actors.messages import (
     SubmitMany,
     Unarchive,
 )
-from actors.states import ReasonKind, WorkState
+from actors.messages.views import ReasonKind, WorkState
 from storage.records import RunStatus
 
 from .world import World

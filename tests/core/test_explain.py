@@ -26,7 +26,7 @@ from actors.messages import (
     Submit,
     Unpause,
 )
-from actors.states import Reason, ReasonKind, WorkState
+from actors.messages.views import Reason, ReasonKind, WorkState
 from storage.values import changed
 
 from . import oracle
@@ -89,7 +89,7 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
     world = World(runs_max=1, handlers={"work"})
     world.ask(Submit("holder", id="holder", handler="work"))
     world.ask(Submit("first", id="first", handler="work"))
-    world.ask(Submit("dead", id="dead", handler="work", attempts_max=1, mode="manual"))
+    world.ask(Submit("dead", id="dead", handler="work", tries_max=1, mode="manual"))
     world.ask(Submit("late", id="late", handler="work", mode="manual"))
     later = datetime(2026, 1, 1, tzinfo=UTC)
     world.ask(

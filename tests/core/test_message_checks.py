@@ -85,23 +85,23 @@ BAD_NAMES: list[tuple[object, str]] = [
     ("", "must have 1 to 128 characters, not 0"),
     ("x" * 129, "must have 1 to 128 characters, not 129"),
     ("x" * 10_000, "must have 1 to 128 characters, not 10000"),
-    ("a/b", 'must not hold "/"'),
-    ("a ", "must not begin or end with a blank"),
-    (" a", "must not begin or end with a blank"),
-    ("\u00a0a", "must not begin or end with a blank"),
+    ("a/b", 'must not contain "/"'),
+    ("a ", "must not begin or end with whitespace"),
+    (" a", "must not begin or end with whitespace"),
+    ("\u00a0a", "must not begin or end with whitespace"),
     (E_AND_ACUTE, "must be in Unicode normal form C"),
-    ("a\x00b", "must not hold control characters"),
-    ("a\nb", "must not hold control characters"),
-    ("a\tb", "must not hold control characters"),
-    ("a\x7f", "must not hold control characters"),
-    ("a\u200bb", "must not hold control characters"),
-    ("a\u202eb", "must not hold control characters"),
-    ("\ud800", "must not hold control characters"),
-    ("\ufeffa", "must not hold control characters"),
-    (None, "must be text, not NoneType"),
-    (7, "must be text, not int"),
-    (b"a", "must be text, not bytes"),
-    (["a"], "must be text, not list"),
+    ("a\x00b", "must not contain control characters"),
+    ("a\nb", "must not contain control characters"),
+    ("a\tb", "must not contain control characters"),
+    ("a\x7f", "must not contain control characters"),
+    ("a\u200bb", "must not contain control characters"),
+    ("a\u202eb", "must not contain control characters"),
+    ("\ud800", "must not contain control characters"),
+    ("\ufeffa", "must not contain control characters"),
+    (None, "must be a string, not NoneType"),
+    (7, "must be a string, not int"),
+    (b"a", "must be a string, not bytes"),
+    (["a"], "must be a string, not list"),
 ]
 
 CARRIERS: dict[str, Callable[[Any], object]] = {
@@ -181,7 +181,7 @@ def test_a_name_that_is_accepted_stands_the_same_in_a_table(name: str) -> None:
 
 def test_ids_of_an_at_and_a_number_are_the_queues_own() -> None:
     for name in ("@1", "@007", "@99999999999"):
-        with pytest.raises(InvalidMessage, match="ids of @ and a number are given by the queue"):
+        with pytest.raises(InvalidMessage, match="the queue assigns ids of @ and a number"):
             Submit("t", id=name)
     Submit("t", id="@one")
     Stop("@1")
@@ -303,25 +303,25 @@ def a_schedule(**fields: Any) -> object:
 
 
 BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
-    "a blank title": (lambda: m.Submit("  "), "title must be text that is not blank"),
-    "no title": (lambda: m.Submit(""), "title must be text that is not blank"),
-    "a title that is a number": (lambda: m.Submit(7), "title must be text that is not blank"),
+    "a blank title": (lambda: m.Submit("  "), "title must be a string that is not blank"),
+    "no title": (lambda: m.Submit(""), "title must be a string that is not blank"),
+    "a title that is a number": (lambda: m.Submit(7), "title must be a string that is not blank"),
     "a long title": (lambda: m.Submit("x" * 501), "title has 501 characters, more than the 500 allowed"),
-    "a title with a line break": (lambda: m.Submit("a\nb"), "title must not hold control characters"),
-    "a title with a surrogate": (lambda: m.Submit("\ud800"), "title must not hold control characters"),
-    "a title with a C1 control": (lambda: m.Submit("a\x85b"), "title must not hold control characters"),
-    "priority of words": (lambda: m.Submit("t", priority="high"), 'priority must be a whole number or "P"'),
-    "priority P-1": (lambda: m.Submit("t", priority="P-1"), 'priority must be a whole number or "P"'),
-    "priority P": (lambda: m.Submit("t", priority="P"), 'priority must be a whole number or "P"'),
-    "priority 1.0": (lambda: m.Submit("t", priority=1.0), "priority must be a whole number"),
-    "priority true": (lambda: m.Submit("t", priority=True), "priority must be a whole number"),
-    "priority none": (lambda: m.Submit("t", priority=None), "priority must be a whole number"),
+    "a title with a line break": (lambda: m.Submit("a\nb"), "title must not contain control characters"),
+    "a title with a surrogate": (lambda: m.Submit("\ud800"), "title must not contain control characters"),
+    "a title with a C1 control": (lambda: m.Submit("a\x85b"), "title must not contain control characters"),
+    "priority of words": (lambda: m.Submit("t", priority="high"), 'priority must be an integer or "P"'),
+    "priority P-1": (lambda: m.Submit("t", priority="P-1"), 'priority must be an integer or "P"'),
+    "priority P": (lambda: m.Submit("t", priority="P"), 'priority must be an integer or "P"'),
+    "priority 1.0": (lambda: m.Submit("t", priority=1.0), "priority must be an integer"),
+    "priority true": (lambda: m.Submit("t", priority=True), "priority must be an integer"),
+    "priority none": (lambda: m.Submit("t", priority=None), "priority must be an integer"),
     "priority above": (lambda: m.Submit("t", priority=1_000_001), "must be from -1000000 to 1000000"),
     "priority P9999999": (lambda: m.Submit("t", priority="P9999999"), "must be from -1000000 to 1000000"),
     "priority below": (lambda: m.Edit("t", priority=-1_000_001), "must be from -1000000 to 1000000"),
     "priority in other digits": (
         lambda: m.Submit("t", priority="P٣"),
-        'priority must be a whole number or "P"',
+        'priority must be an integer or "P"',
     ),
     "mode steps": (lambda: m.Submit("t", mode="steps"), 'mode must be "auto", "manual" or "step"'),
     "mode none": (lambda: m.Submit("t", mode=None), 'mode must be "auto", "manual" or "step"'),
@@ -336,21 +336,24 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "send_backs_max true": (
         lambda: m.Edit("t", send_backs_max=True),
-        "send_backs_max must be a whole number",
+        "send_backs_max must be an integer",
     ),
     "feedback blank": (lambda: m.SendBack("t", "n", " \n\t "), "feedback must not be blank"),
     "feedback empty": (lambda: m.SendBack("t", "n", ""), "feedback must not be blank"),
-    "feedback none": (lambda: m.SendBack("t", "n", None), "feedback must be text, not None"),
+    "feedback none": (lambda: m.SendBack("t", "n", None), "feedback must be a string, not None"),
     "feedback long": (
         lambda: m.SendBack("t", "n", "x" * 10_001),
         "feedback has 10001 characters, more than the 10000",
     ),
-    "feedback with NUL": (lambda: m.SendBack("t", "n", "a\0b"), "feedback must not hold control characters"),
+    "feedback with NUL": (
+        lambda: m.SendBack("t", "n", "a\0b"),
+        "feedback must not contain control characters",
+    ),
     "feedback with a surrogate": (
         lambda: m.SendBack("t", "n", "\ud800"),
-        "feedback must not hold control characters or lone surrogates",
+        "feedback must not contain control characters or lone surrogates",
     ),
-    "note of a number": (lambda: m.Approve("t", "g", 1), "note must be text, not 1"),
+    "note of a number": (lambda: m.Approve("t", "g", 1), "note must be a string, not 1"),
     "note long": (lambda: m.Approve("t", "g", "x" * 10_001), "note has 10001 characters"),
     "a gate and a node of one name": (
         lambda: m.Submit("t", nodes=[A, m.Gate("a")]),
@@ -360,10 +363,10 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: m.DefineGraph("g", [m.Gate("g", after=["n"])]),
         "node 'g' is after 'n', which is not a node of this graph",
     ),
-    "attempts_max 0": (lambda: m.Submit("t", attempts_max=0), "attempts_max must be from 1 to 1000"),
-    "attempts_max 1001": (lambda: m.Node("n", attempts_max=1001), "attempts_max must be from 1 to 1000"),
-    "attempts_max true": (lambda: m.Edit("t", attempts_max=True), "attempts_max must be a whole number"),
-    "attempts_max 2.0": (lambda: m.Node("n", attempts_max=2.0), "attempts_max must be a whole number"),
+    "tries_max 0": (lambda: m.Submit("t", tries_max=0), "tries_max must be from 1 to 1000"),
+    "tries_max 1001": (lambda: m.Node("n", tries_max=1001), "tries_max must be from 1 to 1000"),
+    "tries_max true": (lambda: m.Edit("t", tries_max=True), "tries_max must be an integer"),
+    "tries_max 2.0": (lambda: m.Node("n", tries_max=2.0), "tries_max must be an integer"),
     "fail_fast 1": (lambda: m.Submit("t", fail_fast=1), "fail_fast must be true or false"),
     "fail_fast of Edit": (lambda: m.Edit("t", fail_fast="no"), "fail_fast must be true or false"),
     "depends_on of text": (lambda: m.Submit("t", depends_on="ab"), "depends_on must be a list of names"),
@@ -372,11 +375,20 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "depends_on itself": (lambda: m.Submit("t", id="a", depends_on=["a"]), "task 'a' depends on itself"),
     "too many upstreams": (
         lambda: m.Submit("t", depends_on=map(str, range(DEPENDS_ON_MAX + 1))),
-        "depends_on holds 10001 names, more than the 10000 allowed",
+        "depends_on has 10001 names, more than the 10000 allowed",
     ),
-    "two shapes": (lambda: m.Submit("t", handler="a", graph="g"), "give one of handler, nodes and graph"),
-    "three shapes": (lambda: m.Submit("t", handler="a", graph="g", nodes=[A]), "give one of handler, nodes"),
-    "two shapes in Edit": (lambda: m.Edit("t", nodes=[A], graph="g"), "give one of handler, nodes and graph"),
+    "two shapes": (
+        lambda: m.Submit("t", handler="a", graph="g"),
+        "give at most one of handler, nodes and graph",
+    ),
+    "three shapes": (
+        lambda: m.Submit("t", handler="a", graph="g", nodes=[A]),
+        "give at most one of handler, nodes",
+    ),
+    "two shapes in Edit": (
+        lambda: m.Edit("t", nodes=[A], graph="g"),
+        "give at most one of handler, nodes and graph",
+    ),
     "nodes of text": (lambda: m.Submit("t", nodes="ab"), "nodes must be a list of Node"),
     "nodes of names": (lambda: m.Submit("t", nodes=["a"]), "nodes must be Node"),
     "nodes of a number": (lambda: m.DefineGraph("g", 7), "nodes must be a list of Node"),
@@ -418,7 +430,7 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "factor above": (lambda: m.Backoff(factor=1001), "factor must be from 1 to 1000"),
     "factor true": (lambda: m.Backoff(factor=True), "factor must be from 1 to 1000"),
     "an empty Edit": (lambda: m.Edit("t"), "Edit changes nothing: give at least one field"),
-    "a title taken away": (lambda: m.Edit("t", title=None), "title must be text that is not blank"),
+    "a title taken away": (lambda: m.Edit("t", title=None), "title must be a string that is not blank"),
     "an empty SubmitMany": (lambda: m.SubmitMany([]), "SubmitMany takes 1 to 10000 tasks, not 0"),
     "a large SubmitMany": (
         lambda: m.SubmitMany([m.Submit("t")] * (TASKS_MAX + 1)),
@@ -428,19 +440,19 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "SubmitMany of names": (lambda: m.SubmitMany(["t"]), "tasks must be Submit"),
     "SubmitMany of one id": (lambda: m.SubmitMany([m.Submit("t", id="a")] * 2), "two tasks have the id 'a'"),
     "an empty SetLimits": (lambda: m.SetLimits(), "SetLimits changes nothing: give runs_max or weight"),
-    "runs_max none": (lambda: m.SetLimits(runs_max=None), "runs_max must be a whole number"),
+    "runs_max none": (lambda: m.SetLimits(runs_max=None), "runs_max must be an integer"),
     "weight 0": (lambda: m.SetLimits(weight=0), "weight must be from 1 to "),
     "runs_max below 0": (lambda: m.SetLimits(runs_max=-1), "runs_max must be from 0 to 1000000"),
     "runs_max above": (lambda: m.SetLimits(runs_max=1_000_001), "runs_max must be from 0 to 1000000"),
-    "runs_max true": (lambda: m.SetLimits(runs_max=True), "runs_max must be a whole number"),
-    "runs_max 1.5": (lambda: m.SetLimits(runs_max=1.5), "runs_max must be a whole number"),
+    "runs_max true": (lambda: m.SetLimits(runs_max=True), "runs_max must be an integer"),
+    "runs_max 1.5": (lambda: m.SetLimits(runs_max=1.5), "runs_max must be an integer"),
     "not_before without a zone": (
         lambda: m.Submit("t", not_before=datetime(2026, 1, 1, 9)),
-        "not_before 2026-01-01T09:00:00 has no time zone, so it says no moment: give it one",
+        "not_before 2026-01-01T09:00:00 has no time zone, so it is ambiguous: add one",
     ),
     "not_before without an offset": (
         lambda: m.Submit("t", not_before="2026-01-01T09:00:00"),
-        "not_before 2026-01-01T09:00:00 has no time zone, so it says no moment: give it one",
+        "not_before 2026-01-01T09:00:00 has no time zone, so it is ambiguous: add one",
     ),
     "not_before of Edit without a zone": (
         lambda: m.Edit("t", not_before=datetime(2026, 1, 1)),
@@ -497,8 +509,8 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         "zone 'Europe' is unknown",
     ),
     "a zone that is empty": (lambda: a_schedule(cron="* * * * *", zone=""), "zone '' is unknown"),
-    "a zone of a number": (lambda: a_schedule(cron="* * * * *", zone=1), "zone must be text, not 1"),
-    "cron of a number": (lambda: a_schedule(cron=5), "cron must be text, not 5"),
+    "a zone of a number": (lambda: a_schedule(cron="* * * * *", zone=1), "zone must be a string, not 1"),
+    "cron of a number": (lambda: a_schedule(cron=5), "cron must be a string, not 5"),
     "cron of nothing": (lambda: a_schedule(cron=""), "cron '' must have five fields"),
     "cron with seconds": (lambda: a_schedule(cron="0 * * * * *"), "must have five fields"),
     "cron by name": (lambda: a_schedule(cron="@daily"), "must have five fields"),
@@ -524,11 +536,11 @@ def test_what_cannot_be_carried_out_is_refused_in_words(what: str) -> None:
 
 
 def test_the_edges_themselves_are_allowed() -> None:
-    Submit("x" * 500, priority=1_000_000, attempts_max=1_000)
-    Submit("é 🚀 \u00a0", priority=-1_000_000, attempts_max=1)
+    Submit("x" * 500, priority=1_000_000, tries_max=1_000)
+    Submit("é 🚀 \u00a0", priority=-1_000_000, tries_max=1)
     SetLimits(runs_max=0)
     SetLimits(runs_max=1_000_000)
-    Node("n", timeout_s=0.001, attempts_max=1_000, stall_s=None)
+    Node("n", timeout_s=0.001, tries_max=1_000, stall_s=None)
     Node("n", timeout_s=10 * 365 * 86_400)
     Backoff(base_s=0, factor=1, max_s=0)
     DefineGraph("g", [])
@@ -579,16 +591,16 @@ def test_edit_knows_what_it_changes_and_when_it_counts() -> None:
     edit = Edit("t", priority=1, goal=None, payload=None)
     assert edit.changes == {"priority", "goal", "payload"}
     assert not edit.at_once
-    assert Edit("t", priority=1, attempts_max=None).at_once
+    assert Edit("t", priority=1, tries_max=None).at_once
     assert edit.title is UNSET
     assert repr(UNSET) == "UNSET"
 
 
 def test_a_goal_and_a_cap_can_be_taken_away() -> None:
     world = World(runs_max=0)
-    world.ask(Submit("task", id="t", goal="g", attempts_max=7, send_backs_max=7, budget=7, payload=1))
-    world.ask(Edit("t", goal=None, attempts_max=None, send_backs_max=None, budget=None, payload=None))
-    columns = "goal, attempts_max, send_backs_max, budget, payload"
+    world.ask(Submit("task", id="t", goal="g", tries_max=7, send_backs_max=7, budget=7, payload=1))
+    world.ask(Edit("t", goal=None, tries_max=None, send_backs_max=None, budget=None, payload=None))
+    columns = "goal, tries_max, send_backs_max, budget, payload"
     assert world.stored(f"SELECT {columns} FROM tasks") == [(None, None, None, None, None)]
 
 

@@ -8,8 +8,8 @@ from actors.core.loading import check_texts
 from actors.core.shape import shape_of, spec_of
 from actors.errors import MoveRefused
 from actors.messages import Archive, Node, Retry, Stop, Submit, Unarchive
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.recovery import Quarantine
-from actors.states import Reason, ReasonKind, WorkState
 from storage.records import NodeRecord, NodeStatus, RunStatus, TaskRecord
 from storage.sqlite.loading import find_company, load_company
 
@@ -75,12 +75,10 @@ def test_a_retry_of_bad_rows_is_refused_until_they_are_mended(active: bool) -> N
 
 def test_putting_away_a_task_with_bad_rows_writes_nothing_over_them() -> None:
     world = a_bad_row()
-    before = world.stored("SELECT shape, mode, priority, graph, attempts_max FROM tasks WHERE id = 't'")
+    before = world.stored("SELECT shape, mode, priority, graph, tries_max FROM tasks WHERE id = 't'")
     world.ask(Archive("t"))
     assert world.where("t") is WorkState.ARCHIVED
-    assert (
-        world.stored("SELECT shape, mode, priority, graph, attempts_max FROM tasks WHERE id = 't'") == before
-    )
+    assert world.stored("SELECT shape, mode, priority, graph, tries_max FROM tasks WHERE id = 't'") == before
     world.ask(Unarchive("t"))
     assert world.stored("SELECT archived_ms FROM tasks WHERE id = 't'") == [(None,)]
     world.reload()

@@ -25,7 +25,7 @@ from actors.messages import (
     SubmitMany,
     Unpause,
 )
-from actors.states import WorkState
+from actors.messages.views import WorkState
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptEnd, RunStatus
 from storage.writes import TitleSet

@@ -28,8 +28,8 @@ from actors.core.turn import Host, Turn, turn
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
+from actors.messages.views import Reason, ReasonKind, WorkState
 from actors.runtime.lookup import look_up
-from actors.states import Reason, ReasonKind, WorkState
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord
 from storage.sqlite.loading import claim_company, load_company
 from storage.sqlite.opening import schema_script

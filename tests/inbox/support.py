@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from actors import Message, Pause, Runtime, TurnkeeperError
+from actors.codec import encode_message
 from actors.runtime.inbox_client import Letter, letter_of
-from actors.wire import encode_message
 from storage.contract.inbox import FindMessage, PutMessage
 from storage.sqlite.connection import transaction
 from storage.sqlite.engine import answer, carry_out

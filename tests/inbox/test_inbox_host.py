@@ -46,6 +46,7 @@ from actors.core.decide import decide
 from actors.runtime.inbox_host import PRUNE_MAX
 from actors.runtime.mailbox import USER_MAX
 from actors.testing import VirtualClock
+from storage.codec import MESSAGE_CHARS_MAX
 from storage.contract.inbox import (
     MESSAGE_CHARS_MAX,
     NextMessages,

@@ -60,7 +60,7 @@ async def something_of_everything(runtime: Runtime, name: str) -> None:
     await company.ask(DefineGraph("g", [Node("n", "ok")]))
     await company.ask(a_task(graph="g", id="a"))
     await company.ask(a_task("ok", id="b", depends_on=["a"]))
-    await company.ask(a_task("fails", id="c", attempts_max=1))
+    await company.ask(a_task("fails", id="c", tries_max=1))
     await idle(runtime)
     await company.ask(a_task("ok", id="held", mode="manual", key="a key"))
     await company.ask(SetSchedule("s", every=3_600, task=Submit("x", handler="ok")))
@@ -138,7 +138,7 @@ async def test_a_company_in_which_something_runs_is_not_deleted(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        with pytest.raises(CompanyActive, match="wait for its end") as caught:
+        with pytest.raises(CompanyActive, match="wait until it has ended") as caught:
             await runtime.delete_company("k")
         assert (caught.value.tasks, caught.value.attempts) == (("a",), ("k/a/1/work/1",))
         assert (await company.status("a")).run_status == "running"
@@ -440,11 +440,11 @@ async def test_it_can_be_done_by_a_handler_of_another_company_and_not_by_its_own
         await boss.ask(a_task("delete", id="other", payload="k"))
         outcome = await boss.when_settled("other")
         assert outcome.result == {"delete": 1}
-        await boss.ask(a_task("delete", id="own", payload="boss", attempts_max=1))
+        await boss.ask(a_task("delete", id="own", payload="boss", tries_max=1))
         failed = await boss.when_settled("own")
         assert failed.reason is not None
         assert failed.reason.startswith(
-            "CompanyActive: company 'boss' is not deleted while something of it has begun and not ended"
+            "CompanyActive: company 'boss' cannot be deleted while work of it is under way"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from actors.codec import template_of, template_text
 from actors.errors import InvalidJson, Refused, ScheduleRefused, UnknownSchedule
 from actors.messages import (
     PauseSchedule,
@@ -36,7 +37,6 @@ from .firing import (
     went_back,
 )
 from .state import about, due_of, jitter_ms, rule_of
-from .template import template_of, template_text
 
 SCHEDULES_MAX = 10_000
 """Schedules of one company. They stay in its actor's memory."""

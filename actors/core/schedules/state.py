@@ -10,12 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
+from actors.codec import template_of
 from actors.recurrence import TIME_MAX_MS, Every, Rule, cron_of
 from storage.records import ScheduleRecord, ScheduleStatus
 from storage.values import changed
 
 from ..heap import Heap
-from .template import template_of
 
 BACK_MS = 30_000
 """A wall clock that went back by less is waited for: half of the least step of a cron text."""

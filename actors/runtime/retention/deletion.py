@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import trio
 
+from actors.codec import encode_error
 from actors.errors import CompanyActive, CompanyDeleted
-from actors.wire import encode_error
 from storage.contract.retention import Claim, DeleteSome, MarkDeleted, StillActive
 from storage.errors import StaleEpoch
 from storage.records import CompanyRecord

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
-import structlog
 import trio
 
 from actors.core.state import CompanyState
@@ -31,6 +30,7 @@ from storage.contract.retention import Claim, ListDeletions, Logged, MarkDeleted
 from storage.contract.store import Operation
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.group_commit import Unit
+from storage.logging import get_logger
 from storage.records import CompanyRecord, EventRecord
 
 from .deletion import claim_of, finish_deletion, mark_of, refused_if_active
@@ -39,7 +39,7 @@ from .pruning import Pruner
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 WALKS_PER_AGE = 50
 WALK_AT_LEAST_EVERY_S = 6 * 3600.0

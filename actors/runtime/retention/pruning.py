@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Protocol, TypeVar
 
-import structlog
 import trio
 
 from actors.errors import CompanyDeleted, CompanyUnknown
@@ -35,12 +34,13 @@ from storage.contract.retention import (
 )
 from storage.contract.store import Operation
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
+from storage.logging import get_logger
 
 from .policy import PruneReport, Retention
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("turnkeeper")
+_log = get_logger("turnkeeper")
 
 TASKS_MAX = 100
 """Tasks of one operation, if they have few rows."""

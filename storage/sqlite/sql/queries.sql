@@ -41,12 +41,12 @@ ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape =
     node_payloads = excluded.node_payloads;
 
 -- name: insert_task
-INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
+INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, tries_max, fail_fast,
     archived_ms, send_backs_max, budget, spent, reserved, title, payload, node_payloads, key, content)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
-UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, attempts_max = ?, fail_fast = ?,
+UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, tries_max = ?, fail_fast = ?,
     archived_ms = ?, send_backs_max = ?, budget = ?, spent = ?, reserved = ?
 WHERE company_id = ? AND seq = ?;
 
@@ -140,7 +140,7 @@ WHERE company_id = ? AND seq = ?;
 SELECT upstream FROM edges WHERE company_id = ? AND seq = ? AND pinned_run IS NULL LIMIT 1;
 
 -- name: insert_run
-INSERT INTO runs (company_id, seq, number, created_ms, status, slot, admitted_ms, settled_ms, started, front, reason, step,
+INSERT INTO runs (company_id, seq, number, status, created_ms, slot, admitted_ms, settled_ms, started, front, reason, step,
     halted_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
@@ -238,7 +238,7 @@ LEFT JOIN nodes AS node ON node.company_id = ?1 AND node.seq = up.seq AND node.r
 ORDER BY pin.key, node.pos;
 
 -- name: insert_event
-INSERT INTO events (company_id, seq, at_ms, kind, task, task_seq, run, node, attempt, before, after, reason, data)
+INSERT INTO events (company_id, seq, kind, at_ms, task, task_seq, run, node, attempt, before, after, reason, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: last_insert_position
@@ -283,10 +283,11 @@ DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
 
 -- name: load_tasks
 -- Every task whose newest run is unsettled. The index is the partial one of unsettled runs.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
-    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
+    task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
+    task.reserved,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max, task.budget, task.spent, task.reserved
+    run.step, run.halted_ms, quarantine.why
 FROM runs AS run INDEXED BY runs_unsettled
 JOIN tasks AS task ON task.company_id = run.company_id AND task.seq = run.seq
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
@@ -295,10 +296,11 @@ ORDER BY run.seq;
 
 -- name: load_tasks_by_id
 -- Tasks in whatever state, each with its newest run.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
-    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
+    task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
+    task.reserved,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
-    task.not_before_ms, task.schedule, run.step, run.halted_ms, task.send_backs_max, task.budget, task.spent, task.reserved
+    run.step, run.halted_ms, quarantine.why
 FROM json_each(:ids) AS wanted
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.value
 LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq AND run.number =
@@ -307,10 +309,10 @@ LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.s
 
 -- name: load_runless
 -- Planted rows: a task without any run. A range over the company's tasks, so it is asked at a start and never in a turn.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape,
-    task.attempts_max, task.fail_fast, task.archived_ms, quarantine.why,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    task.not_before_ms, task.schedule, NULL, NULL, task.send_backs_max, task.budget, task.spent, task.reserved
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
+    task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
+    task.reserved,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, quarantine.why
 FROM tasks AS task
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
 WHERE task.company_id = :company_id AND task.archived_ms IS NULL
@@ -329,10 +331,10 @@ CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = wanted.
 -- name: load_nodes
 SELECT node.seq, node.run, node.pos, node.spec, node.status, node.tries, node.unclean, node.generation, node.attempts,
     node.not_before_ms, node.error, node.feedback, node.send_backs, node.reached_ms, node.superseded,
-    CASE WHEN node.status = 'running' THEN (
+    coalesce(CASE WHEN node.status = 'running' THEN (
         SELECT attempt.spent FROM attempts AS attempt WHERE attempt.company_id = node.company_id
           AND attempt.seq = node.seq AND attempt.run = node.run AND attempt.pos = node.pos
-          AND attempt.number = node.attempts) END
+          AND attempt.number = node.attempts) END, 0)
 FROM json_each(:runs) AS wanted
 CROSS JOIN nodes AS node ON node.company_id = :company_id AND node.seq = wanted.value ->> 0 AND node.run = wanted.value ->> 1;
 

@@ -1,5 +1,4 @@
-"""What can be read of a company: the derived state of a task, why it is not running, and the shapes of all
-reads.
+"""What reads return: the derived state of a task, the reasons why it is not running, and all other views.
 
 Nothing here is stored. `actors.core.work_state` computes it from the facts.
 """
@@ -16,7 +15,7 @@ from storage.records import AttemptEnd, Misfire, NodeStatus, Overlap, RunStatus
 
 
 class WorkState(StrEnum):
-    """Where a task stands: exactly one of these. Everything from RUNNING on carries at least one `Reason`."""
+    """The state of a task, exactly one of these. From RUNNING on, each comes with at least one `Reason`."""
 
     ARCHIVED = "archived"
     COMPLETED = "completed"
@@ -105,7 +104,7 @@ class Reason:
 
 
 IDS_SHOWN = 10
-"""Ids shown in one reason. The number beside them is always the whole."""
+"""Ids listed in one reason; its ``count`` is the total."""
 
 BLOCKING = frozenset(
     {
@@ -180,9 +179,7 @@ class TaskStatus:
 
 @attrs.frozen
 class Explanation:
-    """Every gate that is closed for a task, in the order in which they are asked; empty when nothing holds
-    it up.
-    """
+    """Every gate that is closed for a task, in the order in which they are checked; empty if nothing blocks it."""
 
     company: str
     task: str
@@ -194,8 +191,8 @@ class Explanation:
 class AttemptView:
     """One attempt of any run of a task. ``end`` is ``None`` while it is alive.
 
-    ``spent`` is what is booked of it; ``assumed``: nobody could say what it spent, so that is its estimate or what was
-    known, if that is more. ``reserved`` is what is left of its estimate, while it is alive.
+    ``spent`` is what is booked of it; ``assumed``: what it spent is unknown, so ``spent`` is its estimate, or the
+    amount known if that is more. ``reserved`` is what is left of its estimate, while it is alive.
     """
 
     run: int
@@ -261,7 +258,7 @@ class Outcome:
 
 @attrs.frozen
 class ClosingReport:
-    """What closing cut short. ``interrupted``: attempts that will run again, at no cost of tries.
+    """What closing interrupted. ``interrupted``: attempts that will run again, at no cost of tries.
 
     ``abandoned``: attempts that did not end within the grace, whether closing cancelled them or a stop or a
     limit had before; a plain function among them still runs in its thread. Both name attempts as
