@@ -101,6 +101,17 @@ from actors.messages.views import (
     TaskStatus,
     WorkState,
 )
+from actors.runtime.handle import Company, Reads
+from actors.runtime.inbox_client import Inbox, Letter, open_inbox
+from actors.runtime.maintenance import backup, delete_company, prune
+from actors.runtime.progress import Progress
+from actors.runtime.reader import Reader, open_reader
+from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
+from actors.runtime.statistics import Statistics
+from actors.runtime.sweep import SweepReport
+from actors.sentences import describe_reason
+from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
+from storage.sqlite.ownership import Owner
 
 __all__ = [
     "KINDS",

@@ -48,7 +48,6 @@ from actors.runtime.mailbox import USER_MAX
 from actors.testing import VirtualClock
 from storage.codec import MESSAGE_CHARS_MAX
 from storage.contract.inbox import (
-    MESSAGE_CHARS_MAX,
     NextMessages,
     PruneAnswered,
     StoredMessage,

@@ -53,7 +53,6 @@ from actors.codec import (
 from actors.converter import CannotCarry, converter
 from actors.messages import Unset
 from storage.codec import MESSAGE_CHARS_MAX
-from storage.contract.inbox import MESSAGE_CHARS_MAX
 from tests.core.examples import examples
 
 KINDS = sorted(MESSAGES)
