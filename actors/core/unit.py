@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from storage.contract.turns import CommitTurn, GraphRow, InputsOf
 from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, ScheduleRecord, TaskRecord
-from storage.sqlite.unit_of_work import GraphRow, InputsOf, UnitOfWork
 from storage.values import changed, names_of
 
 from .draft import Draft, StartAttempt
@@ -83,16 +83,14 @@ class _Rows:
             self.not_before[after.seq] = after.not_before_ms
 
 
-def unit_of(draft: Draft) -> UnitOfWork:
+def unit_of(draft: Draft) -> CommitTurn:
     """Everything the draft changes, as one unit of work under the company's epoch."""
     rows = _Rows()
     for change in draft.changes:
         rows.take(change)
     company = draft.state.company
-    unit = UnitOfWork(
-        company_id=company.company_id,
-        company_name=company.name,
-        epoch=company.epoch,
+    unit = CommitTurn(
+        company.claim,
         due_ms=draft.state.next_due_ms(),
         company=rows.company,
         events=tuple(draft.events),
@@ -127,7 +125,7 @@ def unit_of(draft: Draft) -> UnitOfWork:
     return unit
 
 
-def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
+def _take_tasks(unit: CommitTurn, draft: Draft, rows: _Rows) -> None:
     """What the turn does to tasks, and what else it writes."""
     texts: dict[int, Mapping[str, Any]] = {}
     pins: list[int] = []

@@ -10,10 +10,8 @@ survive it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import attrs
 import trio
@@ -24,7 +22,7 @@ from actors.core.budget import Spending
 from actors.core.decide import decide
 from actors.core.draft import CancelAttempt, Draft, Effect, EndAttempt, StartAttempt
 from actors.core.gates import Live
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, state_of, take_in
 from actors.core.needs import NOTHING_FOUND, Looked, Needs, late_spenders, needs_of
 from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
@@ -32,18 +30,13 @@ from actors.core.unit import unit_of
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
-from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.database import Database
-from storage.sqlite.loading import (
-    LoadedCompany,
-    LoadedTask,
-    claim_company,
-    claim_existing,
-    find_company,
-    load_company,
-)
-from storage.sqlite.unit_of_work import Committed, UnitOfWork
+from storage.contract.companies import ClaimCompany, FindCompany
+from storage.contract.loading import LoadCompany, LoadedCompany, LoadedTask
+from storage.contract.recovery import Quarantine
+from storage.contract.store import Operation, Store
+from storage.contract.turns import Committed, CommitTurn
+from storage.errors import OutcomeUnknown, QueryRefused, StaleEpoch, StorageError, UnitRefused
+from storage.records import Claim, CompanyRecord, EventRecord
 
 from . import recovery
 from .attempts import Attempt, AttemptRef, Registry
@@ -65,7 +58,6 @@ IDLE_S = 10.0
 class Surroundings(Protocol):
     """What an actor needs of the runtime."""
 
-    database: Database
     registry: Registry
     slots: Slots
     executor: Executor
@@ -73,9 +65,12 @@ class Surroundings(Protocol):
     host_id: int
     idle_s: float
 
+    @property
+    def database(self) -> Store: ...
     def now_ms(self) -> int: ...
     def live(self, company: str) -> Live: ...
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None: ...
+    def claimed(self, company: str, claim: Claim | None) -> None: ...
     def leave(self, company: str, due_ms: int | None, *, works: bool) -> bool: ...
     def quiet(self, company: str) -> None: ...
 
@@ -102,7 +97,7 @@ class Turn:
     """Told by the registry at the actor's start, not by the mailbox."""
     answers: list[Outcome[Any]] = attrs.field(factory=list)
     draft: Draft | None = None
-    unit: UnitOfWork | None = None
+    unit: CommitTurn | None = None
     """What is to be committed; nothing if the turn changed nothing."""
     more: bool = False
     wants_slot: bool = False
@@ -162,7 +157,9 @@ class CompanyActor:
         """Commit what is not a turn's. Nothing that was read before rests in between: no turn is under way."""
         try:
             unit = errand.prepare(self._state)
-            value = None if unit is None else await self.around.database.writer.commit(unit)
+            value: Any = None
+            if unit is not None:
+                value = await self.around.database.commit(cast("Operation[Any]", unit))
         except BaseException as error:
             known = isinstance(error, Exception)
             errand.reply.settle(Error(error if known else OutcomeUnknown()))
@@ -214,15 +211,13 @@ class CompanyActor:
         """Fence off whatever an earlier actor has under way, read the facts, and see what became of what
         was running.
         """
-        database = self.around.database
         company = await self._claim()
-        loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+        loaded, state = await self._read_all(company)
         bad = [task for task in loaded.tasks if task.bad is not None]
         if bad:
             for task in bad:
-                await self._quarantine(task)
-            company = await self._stored_company()
-            loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+                await self._quarantine(company.claim, task)
+            loaded, state = await self._read_all(company)
         state.wake_due(self.around.now_ms())
         self._pending_reports = await recovery.reports(self.name, state, self.around)
         # no checkpoint since the registry was asked: what it told is not told again by the mailbox
@@ -230,40 +225,49 @@ class CompanyActor:
         self.state = state
         self.between_turns.set()
 
-    def _read_all(
-        self, conn: sqlite3.Connection, company: CompanyRecord
-    ) -> tuple[LoadedCompany, CompanyState]:
+    async def _read_all(self, claimed: CompanyRecord) -> tuple[LoadedCompany, CompanyState]:
         """On the reader's thread, the building of the state too: however long the queue, the event loop goes on."""
-        loaded = load_company(conn, company, check_texts)
-        return loaded, state_of(loaded, self.around.handlers)
+        handlers = self.around.handlers
+
+        def build(found: LoadedCompany | None) -> tuple[LoadedCompany, CompanyState]:
+            if found is None or found.company.claim != claimed.claim:
+                raise StaleEpoch(claimed.name, claimed.epoch)
+            loaded = check_company(found)
+            return loaded, state_of(loaded, handlers)
+
+        return await self.around.database.fetch_with(LoadCompany(self.name), build)
 
     async def _claim(self) -> CompanyRecord:
-        """Become the company's actor. A company comes to be by a message, not by being looked at."""
-        writer = self.around.database.writer
-        while not self.mailbox.addressed:
-            claimed = await writer.commit(partial(claim_existing, name=self.name))
+        """Become the company's actor. A company comes to be by a message, not by being looked at.
+
+        Whoever else writes for the company waits for the claim from here on, so nobody uses one that it ends.
+        """
+        self.around.claimed(self.name, None)
+        while True:
+            create = self.mailbox.addressed
+            claimed = await self.around.database.commit(ClaimCompany(self.name, create))
             if claimed is not None:
+                self.around.claimed(self.name, claimed.claim)
                 return claimed
             if not self.mailbox.addressed:
                 raise CompanyUnknown(self.name)
-        return await writer.commit(partial(claim_company, name=self.name))
 
     async def _stored_company(self) -> CompanyRecord:
         """What a quarantine has made of the budget as well."""
-        found = await self.around.database.read(lambda conn: find_company(conn, self.name))
-        assert found is not None
+        claim = self._state.company.claim
+        found = await self.around.database.fetch(FindCompany(self.name))
+        if found is None or found.claim != claim:
+            raise StaleEpoch(self.name, claim.epoch)
         return found
 
     def _registered(self, report: Report) -> Attempt | None:
         return self.around.registry.get(AttemptRef(self.name, report.key))
 
-    async def _quarantine(self, task: LoadedTask) -> None:
-        company, now_ms = self.name, self.around.now_ms()
-        unit = recovery.Quarantine(
-            company, task.record.id, task.record.seq, clean_text(task.bad or ""), task.traceback, now_ms
-        )
-        committed, events = await self.around.database.writer.commit(unit)
-        self.around.published(company, events, committed)
+    async def _quarantine(self, claim: Claim, task: LoadedTask) -> None:
+        why = clean_text(task.bad or "")
+        asked = Quarantine(claim, task.record.id, task.record.seq, why, task.traceback, self.around.now_ms())
+        committed, events = await self.around.database.commit(asked)
+        self.around.published(self.name, events, committed)
 
     # --- the turn -------------------------------------------------------------------------------------------
 
@@ -322,20 +326,21 @@ class CompanyActor:
             needs = needs_of(self._state, messages, self.around.now_ms(), late)
             return await self._read(needs) if needs else NOTHING_FOUND
         except BaseException as error:
-            ours = isinstance(error, Exception) and not isinstance(error, StorageError)
+            ours = isinstance(error, QueryRefused) or not isinstance(error, StorageError)
+            ours = ours and isinstance(error, Exception)
             guilty = turn.envelopes[0] if ours and self._alone and messages else None
             self._blame(turn, guilty, error)
             raise
 
     async def _read(self, needs: Needs) -> Looked:
-        company_id = self._state.company.company_id
-        found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+        company = self._state.company
+        found, looked = await look_up(self.around.database, company.company_id, needs)
         bad = [task for task in found.tasks if task.bad is not None]
         for task in bad:
-            await self._quarantine(task)
+            await self._quarantine(company.claim, task)
         if bad:
             self._state.company = await self._stored_company()
-            found, looked = await self.around.database.read(lambda conn: look_up(conn, company_id, needs))
+            found, looked = await look_up(self.around.database, company.company_id, needs)
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
         return looked
@@ -417,7 +422,7 @@ class CompanyActor:
         if turn.unit is None:
             return Committed(0, 0, ())
         try:
-            pending = self.around.database.writer.submit(turn.unit)
+            pending = self.around.database.submit(turn.unit)
             slots.sent()
             return await pending.wait()
         except UnitRefused as refusal:

@@ -31,8 +31,8 @@ from actors.errors import GiveUp, IllegalMove, InvalidSpend, RetryAfter
 from actors.handlers import Context, Handler
 from actors.messages import UNITS_MAX
 from storage.codec import clean_text, decode, encode
+from storage.contract.turns import Inputs
 from storage.records import AttemptEnd
-from storage.sqlite.unit_of_work import Inputs
 
 from .attempts import Attempt, AttemptRef, Registry
 from .context import current_attempt

@@ -23,7 +23,7 @@ from actors.retention import DeletedCompany, PruneReport, Retention
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.group_commit import Unit
 from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.loading import find_company
+from storage.sqlite.companies import find_company
 from storage.sqlite.opening import WAL_BYTES_KEPT
 from storage.sqlite.retention import OldCompany
 from storage.sqlite.unit_of_work import Committed

@@ -17,11 +17,12 @@ from actors.errors import CompanyDeleted, TurnkeeperError
 from actors.messages import Message
 from actors.wire import decode_answer, decode_message, encode_message
 from storage.codec import check_name
-from storage.errors import classify, refused, unavailable
 from storage.nursery import bare_nursery
 from storage.sqlite import inbox
 from storage.sqlite.connection import Connection, read, transaction
+from storage.sqlite.errors import classify, refused, unavailable
 from storage.sqlite.opening import open_sender
+from storage.sqlite.store import SqliteReader
 
 from .reader import Reader
 
@@ -70,7 +71,7 @@ class Inbox(Reader):
     """
 
     def __init__(self, path: str, connection: Connection) -> None:
-        super().__init__(path, connection)
+        super().__init__(SqliteReader(path, connection))
         self._connection = connection
 
     async def send(self, company: str, message: Message[Any], *, id: str | None = None) -> str:

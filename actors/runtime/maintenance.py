@@ -20,8 +20,8 @@ from storage.codec import check_name
 from storage.group_commit import Unit
 from storage.records import EventRecord
 from storage.sqlite.backup import back_up
+from storage.sqlite.companies import find_company
 from storage.sqlite.database import Database, open_database
-from storage.sqlite.loading import find_company
 from storage.sqlite.opening import open_reader
 from storage.sqlite.retention import OldCompany
 from storage.sqlite.unit_of_work import Committed

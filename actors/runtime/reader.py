@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import trio
 
 from actors.core.gates import Live
 from storage.codec import check_name
-from storage.nursery import bare_nursery
-from storage.sqlite.connection import Connection, read
-from storage.sqlite.opening import open_reader as open_connection
+from storage.contract.companies import ListCompanies
+from storage.contract.store import ReadStore
 from storage.sqlite.ownership import Owner, owner_of
-from storage.sqlite.statements import SQL
+from storage.sqlite.store import open_read_store
 
 from .company import CompanyActor
 from .handle import Reads
 from .log import Events, Page
 from .wall import wall_clock_ms
-
-T = TypeVar("T")
 
 POLL_S = 0.25
 """How often a following reader looks for new events of another process."""
@@ -34,16 +29,6 @@ async def _wait_a_little() -> bool:
     return True
 
 
-class _ReadOnly:
-    """The reads' idea of a database, without a writer."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        return await read(self._connection, body)
-
-
 class Reader:
     """The stored facts of a database. Comes from `open_reader`.
 
@@ -51,12 +36,10 @@ class Reader:
     from here. Where no host runs, every unfinished task says so.
     """
 
-    def __init__(
-        self, path: str, connection: Connection, clock_ms: Callable[[], int] = wall_clock_ms
-    ) -> None:
-        self.path = path
+    def __init__(self, database: ReadStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.path = database.path
         self.now_ms = clock_ms
-        self.database = _ReadOnly(connection)
+        self.database = database
 
     @property
     def owner(self) -> Owner | None:
@@ -65,12 +48,11 @@ class Reader:
 
     def company(self, name: str) -> Reads:
         """The reads of a company. Raises `InvalidName`."""
-        return Reads(self, check_name(name, what="a company's name"))  # type: ignore[arg-type]
+        return Reads(self, check_name(name, what="a company's name"))
 
     async def companies(self) -> tuple[str, ...]:
         """Names of all companies, sorted."""
-        rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
-        return tuple(row[0] for row in rows)
+        return await self.database.fetch(ListCompanies())
 
     def events(self, *, company: str | None = None, after: int | None = None, follow: bool = False) -> Events:
         """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
@@ -79,7 +61,7 @@ class Reader:
         Raises `CursorTooOld` in the loop if events after that position, or after the last one given out, are no
         longer kept.
         """
-        return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
+        return Events(self.database.fetch, Page(company, after), _wait_a_little if follow else None)
 
     def check(self) -> None:
         """Nothing in memory can be mistaken for the parent's: the connection itself refuses a forked child."""
@@ -101,7 +83,5 @@ async def open_reader(path: str | os.PathLike[str]) -> AsyncIterator[Reader]:
 
     Raises `NotADatabase` (also if there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
-    from storage.sqlite.bridge import open_bridge
-
-    async with bare_nursery(), open_bridge() as bridge:
-        yield Reader(str(path), await bridge.connect(lambda: open_connection(path)))
+    async with open_read_store(path) as database:
+        yield Reader(database)

@@ -11,11 +11,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
 
 import attrs
 import structlog
@@ -31,15 +29,18 @@ from actors.handlers import Handler, freeze
 from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
+from storage.contract.companies import DueCompanies, ListCompanies
+from storage.contract.events import LastEventTime, RecordCompanyEvents, RecordEvents
+from storage.contract.hosts import BeginHost, EndHost
+from storage.contract.recovery import RecordProcess
+from storage.contract.turns import Committed
 from storage.errors import StorageError
+from storage.forks import ForkGuard
 from storage.nursery import bare_nursery
-from storage.records import EventRecord
+from storage.records import Claim, EventRecord
 from storage.sqlite.connection import Connection
-from storage.sqlite.database import Database, Hooks, open_database
 from storage.sqlite.opening import Durability
-from storage.sqlite.ownership import ForkGuard
-from storage.sqlite.statements import SQL
-from storage.sqlite.unit_of_work import Committed, write_events
+from storage.sqlite.store import Hooks, How, SqliteStore, open_store
 from storage.values import changed
 
 from .attempts import Attempt, AttemptRef, Registry
@@ -51,6 +52,7 @@ from .housekeeping import Housekeeper
 from .hub import Hub
 from .intake import POLL_S, Intake
 from .log import Events, follow_events
+from .lookup import place_of
 from .mailbox import Envelope
 from .maintenance import copy_of
 from .progress import ProgressBoard, ProgressReader
@@ -65,6 +67,8 @@ EXECUTIONS_MAX = 16
 """Attempts that execute at once. Agent steps mostly wait for others' machines; what computes wants fewer."""
 DRAIN_S = 30.0
 SAY_AGAIN_S = 5.0
+DUE_MAX = 1_000_000
+"""Absent companies whose due times are kept in memory."""
 SETTLE_S = 30.0
 """How long closing waits for actors to commit the ends of attempts, if the store is away."""
 
@@ -75,7 +79,7 @@ _log = structlog.get_logger("turnkeeper")
 class Surroundings:
     """What the actors see of the runtime."""
 
-    database: Database
+    database: SqliteStore
     registry: Registry
     slots: Slots
     executor: Executor
@@ -93,6 +97,9 @@ class Surroundings:
     def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
         self.runtime.published(company, events, committed)
 
+    def claimed(self, company: str, claim: Claim | None) -> None:
+        self.runtime.supervisor.claimed(company, claim)
+
     def quiet(self, company: str) -> None:
         self.runtime.hub.notify(company)
 
@@ -105,7 +112,7 @@ class Runtime:
     """A running task queue. Comes from `open_runtime`."""
 
     def __init__(
-        self, nursery: trio.Nursery, gone: trio.Event, database: Database, host_id: int, options: Options
+        self, nursery: trio.Nursery, gone: trio.Event, database: SqliteStore, host_id: int, options: Options
     ) -> None:
         self.path = database.path
         self.private_folder = _private_folder(database.path)
@@ -161,8 +168,7 @@ class Runtime:
 
     async def companies(self) -> tuple[str, ...]:
         """Names of all companies, sorted."""
-        rows = await self.database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
-        return tuple(row[0] for row in rows)
+        return await self.database.fetch(ListCompanies())
 
     def events(self, *, company: str | None = None, after: int | None = None) -> Events:
         """Every event after the position ``after``, in commit order, and then each new one as it is committed.
@@ -390,16 +396,11 @@ class Runtime:
             "interrupted": len(report.interrupted),
             "abandoned": len(report.abandoned),
         }
-        host_id, now_ms = self.host_id, self.now_ms()
+        now_ms = self.now_ms()
         event = EventRecord("process.stopped", now_ms, data=data)
-
-        def say(conn: sqlite3.Connection) -> int:
-            conn.execute(SQL["host_end"], {"host_id": host_id, "ended_ms": now_ms})
-            return write_events(conn, None, None, [event])
-
         try:
             with trio.move_on_after(5.0):
-                position = await self.database.writer.commit(say)
+                position = await self.database.commit(EndHost(self.host_id, now_ms, event))
                 self._emit(None, None, position, event)
         except StorageError as error:
             _log.warning("process.stopped", stored=False, cause=str(error))
@@ -412,7 +413,7 @@ class Runtime:
     def live(self, company: str) -> Live:
         """What only this process knows about what the company may do now."""
         cell = self.supervisor.find(company)
-        cause = self.database.writer.cause
+        cause = self.database.cause
         return Live(
             draining=self._draining,
             parked=None if cell is None else cell.parked,
@@ -482,24 +483,13 @@ class Runtime:
 
     async def record_event(self, event: EventRecord) -> None:
         """Store an event of the runtime itself."""
-        position = await self.database.writer.commit(lambda conn: write_events(conn, None, None, [event]))
+        position = await self.database.commit(RecordEvents((event,)))
         self.told(position, event)
 
     def told(self, position: int, event: EventRecord) -> None:
         """An event of the runtime itself is durable."""
         self._emit(None, None, position, event)
         self.hub.notify()
-
-    async def record_company_event(self, company: str, event: EventRecord) -> None:
-        """Store an event about a company's actor, which needs no actor to be stored."""
-
-        def write(conn: sqlite3.Connection) -> Committed:
-            row = conn.execute(SQL["find_company"], {"name": company}).fetchone()
-            seq = conn.execute(SQL["number_events"], {"company_id": row[0], "events": 1}).fetchone()[0]
-            return Committed(write_events(conn, row[0], seq, [event]), seq, ())
-
-        committed = await self.database.writer.commit(write)
-        self.published(company, (event,), committed)
 
     def company_handle(self, company: str) -> Company:
         return Company(self, company)
@@ -513,15 +503,9 @@ class Runtime:
             _log.info("attempt.unheard", company=company, task=report.key.task)
 
     async def record_process(self, ref: AttemptRef, pid: int, started: str) -> None:
-        key, company = ref.key, ref.company
-        params = {"seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
-
-        def write(conn: sqlite3.Connection) -> None:
-            company_id = conn.execute(SQL["find_company"], {"name": company}).fetchone()[0]
-            stored = {"company_id": company_id, "pid": pid, "pid_started": started, **params}
-            conn.execute(SQL["set_attempt_process"], stored)
-
-        await self.database.writer.commit(write)
+        """Store durably which process works for an attempt."""
+        claim = await self.supervisor.claim_of(ref.company)
+        await self.database.commit(RecordProcess(claim, place_of(ref.key), pid, started))
 
     def wake_all(self) -> None:
         """Something that held up everybody is over."""
@@ -553,8 +537,10 @@ class Runtime:
 
     async def _record_quietly(self, company: str, event: EventRecord) -> None:
         try:
-            await self.record_company_event(company, event)
-        except StorageError as error:
+            claim = await self.supervisor.claim_of(company)
+            committed = await self.database.commit(RecordCompanyEvents(claim, (event,)))
+            self.published(company, (event,), committed)
+        except (StorageError, RuntimeClosed) as error:
             _log.warning("event.unstored", kind=event.kind, cause=str(error))
 
     def check(self) -> None:
@@ -583,7 +569,7 @@ class Runtime:
         began, self._outage = self._outage, None
         over = EventRecord("store.recovered", self.now_ms(), data={"outage_s": round(outage_s, 3)})
         events = [event for event in (began, over) if event is not None]
-        self.database.writer.submit(lambda conn: write_events(conn, None, None, events))
+        self.database.submit(RecordEvents(events))
         _log.info("store.recovered", outage_s=outage_s)
         self.hub.notify()
         self.wake_all()
@@ -668,28 +654,28 @@ async def run_database(
     options: Options,
     *,
     durability: Durability = "full",
-    how: Literal["thread", "inline"] = "thread",
+    how: How = "thread",
     wrap: Callable[[Connection], Connection] = lambda connection: connection,
 ) -> AsyncIterator[Runtime]:
     """`open_runtime` with everything that tests may want to replace."""
     hooks = Hooks()
-    async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
+    async with open_store(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
         clear_inputs(_private_folder(path))
-        host_id, position, began = await database.writer.commit(_begin_host(options.clock_ms()))
+        began = await database.commit(BeginHost(os.getpid(), options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
             # The children have a nursery of their own: closing ends them and not the block of whoever closes.
             nursery = await outer.start(_hold_children, gone)
             try:
-                runtime = Runtime(nursery, gone, database, host_id, options)
+                runtime = Runtime(nursery, gone, database, began.host_id, options)
                 hooks.on_outage, hooks.on_recovery = runtime.store_down, runtime.store_up
-                runtime._emit(None, None, position, began)
+                runtime._emit(None, None, began.position, began.event)
                 nursery.start_soon(runtime.supervisor.bring_back)
                 nursery.start_soon(runtime.executor.watch_stalls)
                 if how == "thread":
                     nursery.start_soon(runtime.watchdog.run)
                 try:
-                    await _begin(runtime, position)
+                    await _begin(runtime, began.position)
                     nursery.start_soon(runtime.sweeper.run)
                     nursery.start_soon(runtime.intake.run, POLL_S if how == "thread" else None)
                     nursery.start_soon(runtime.housekeeper.run)
@@ -721,32 +707,16 @@ def _private_folder(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.path.realpath(path)}.inputs")
 
 
-def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:
-    """The unit that enters this process as the owner: its id, and the event with its position."""
-    pid = os.getpid()
-
-    def begin(conn: sqlite3.Connection) -> tuple[int, int, EventRecord]:
-        (row,) = conn.execute(SQL["host_begin"], {"pid": pid, "started_ms": now_ms}).fetchall()
-        event = EventRecord("process.started", now_ms, data={"pid": pid, "host_id": row[0]})
-        return int(row[0]), write_events(conn, None, None, [event]), event
-
-    return begin
-
-
 async def _begin(runtime: Runtime, position: int) -> None:
     """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox.
 
     ``position`` is that of the event that tells of this process.
     """
 
-    def read(conn: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
-        due = conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
-        return due, conn.execute(SQL["latest_event_ms"], {"before": position}).fetchall()
-
-    due, showed = await runtime.database.read(read)
-    for name, due_ms, has_schedules in due:
-        runtime.supervisor.note_due(name, due_ms, works=not has_schedules)
-    for (last_ms,) in showed:
+    for due in await runtime.database.fetch(DueCompanies(DUE_MAX)):
+        runtime.supervisor.note_due(due.name, due.due_ms, works=not due.has_schedules)
+    last_ms = await runtime.database.fetch(LastEventTime(position))
+    if last_ms is not None:
         runtime.supervisor.clock_showed(last_ms)
     await runtime.sweeper.sweep()
     await runtime.intake.look()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors.retention import PruneReport
-from storage.group_commit import WriterStatistics
+from storage.contract.store import WriterStatistics
 from storage.sqlite.wal import wal_bytes
 
 from .sweep import SweepReport
@@ -65,7 +65,7 @@ def statistics_of(runtime: Runtime) -> Statistics:
         last_sweep=runtime.last_sweep,
         last_prune=runtime.last_prune,
         wal_bytes=wal_bytes(runtime.path),
-        writer=runtime.database.writer.statistics,
-        store_available=runtime.database.writer.available,
+        writer=runtime.database.statistics,
+        store_available=runtime.database.cause is None,
         loop_lag_s=runtime.watchdog.lag_s,
     )

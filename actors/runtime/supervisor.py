@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import structlog
@@ -24,9 +24,10 @@ from actors.core.schedules import schedule_of
 from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
+from storage.contract.events import RecordCompanyEvents
+from storage.contract.recovery import DisableSchedule, FindTask, Quarantine
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
-from storage.records import EventRecord
-from storage.sqlite.statements import SQL
+from storage.records import Claim, EventRecord
 
 from . import recovery
 from .company import CompanyActor, Crash
@@ -52,6 +53,10 @@ class Cell:
     name: str
     mailbox: Mailbox = attrs.field(factory=Mailbox)
     actor: CompanyActor | None = None
+    claim: Claim | None = None
+    """Under which others than the actor write for the company; none while a new one is asked for."""
+    claimed: trio.Event = attrs.field(factory=trio.Event)
+    """Set when there is one."""
     crashes: tuple[float, ...] = ()
     parked: str | None = None
     parked_until_s: float = 0.0
@@ -155,6 +160,27 @@ class Supervisor:
         with suppress(RuntimeClosed):
             self.cell(company).mailbox.wake()
 
+    def claimed(self, company: str, claim: Claim | None) -> None:
+        """The company's actor has this claim; ``None``: it is about to ask for one, which ends the one before."""
+        cell = self._cells[company]
+        cell.claim = claim
+        if claim is None:
+            cell.claimed = trio.Event()
+        else:
+            cell.claimed.set()
+
+    async def claim_of(self, company: str) -> Claim:
+        """The claim under which to write for the company, which is started if it has no actor.
+
+        Operations take effect in their order, and the claim is withdrawn before the next one is asked for, so
+        whoever submits without a checkpoint in between is never late. Raises `RuntimeClosed`.
+        """
+        while True:
+            cell = self.cell(company)
+            if cell.claim is not None:
+                return cell.claim
+            await cell.claimed.wait()
+
     def forget_due(self, company: str) -> None:
         """The company is no more."""
         self._due.forget(company)
@@ -230,7 +256,8 @@ class Supervisor:
                     continue
                 return
         finally:
-            cell.actor = None
+            cell.actor, cell.claim = None, None
+            cell.claimed.set()  # who waits for one has to ask the next cell
             if self._cells.get(cell.name) is cell:
                 del self._cells[cell.name]
             if cell.mailbox.closed is None and (not cell.mailbox.unused or self.closed):
@@ -266,12 +293,7 @@ class Supervisor:
         if again and about is not None and await self._set_aside(cell, about, cause):
             cell.crashes = ()
         rest_s = delay_s(len(cell.crashes))
-        await self._runtime.record_company_event(
-            cell.name,
-            EventRecord(
-                "actor.crashed", self._runtime.now_ms(), task=task, reason=text, data={"cause": text}
-            ),
-        )
+        await self._record(cell, "actor.crashed", task=task, reason=text, data={"cause": text})
         if rest_s > 0:
             await self._rest(cell, rest_s, text)
 
@@ -285,9 +307,7 @@ class Supervisor:
         try:
             if tell and cell.parked is not None:
                 data = {"cause": cause, "wait_s": rest_s}
-                await self._runtime.record_company_event(
-                    cell.name, EventRecord("company.parked", self._runtime.now_ms(), reason=cause, data=data)
-                )
+                await self._record(cell, "company.parked", reason=cause, data=data)
             if not self._runtime.closing:
                 with trio.move_on_after(rest_s):
                     await cell.unpark.wait()
@@ -296,9 +316,16 @@ class Supervisor:
         if cell.unparked:
             cell.crashes = ()
             if tell and was_parked is not None:
-                await self._runtime.record_company_event(
-                    cell.name, EventRecord("company.unparked", self._runtime.now_ms())
-                )
+                await self._record(cell, "company.unparked")
+
+    async def _record(self, cell: Cell, kind: str, **fields: Any) -> None:
+        """Store an event about the company's actor. One that crashed before it had a claim has nothing to store
+        it under; the log of the process tells of it.
+        """
+        if cell.claim is not None:
+            event = EventRecord(kind, self._runtime.now_ms(), **fields)
+            committed = await self._runtime.database.commit(RecordCompanyEvents(cell.claim, (event,)))
+            self._runtime.published(cell.name, (event,), committed)
 
     def hurry(self) -> None:
         """The runtime closes: who rests tries once more, so that ends of attempts are committed."""
@@ -307,33 +334,33 @@ class Supervisor:
 
     async def _set_aside(self, cell: Cell, about: str, cause: BaseException) -> bool:
         """Disable the schedule, or quarantine the task, durably. False if it is not stored."""
-        schedule = schedule_of(about)
+        claim, schedule = cell.claim, schedule_of(about)
+        if claim is None:
+            return False
         if schedule is None:
-            return await self._quarantine(cell, about, cause)
+            return await self._quarantine(claim, about, cause)
         why = clean_text(f"its moves failed twice: {describe(cause)}")
-        unit = recovery.DisableSchedule(cell.name, schedule, why, self._runtime.now_ms())
-        committed, events = await self._runtime.database.writer.commit(unit)
+        asked = DisableSchedule(claim, schedule, why, self._runtime.now_ms())
+        committed, events = await self._runtime.database.commit(asked)
         self._runtime.published(cell.name, events, committed)
         return bool(events)
 
-    async def _quarantine(self, cell: Cell, task: str, cause: BaseException) -> bool:
+    async def _quarantine(self, claim: Claim, task: str, cause: BaseException) -> bool:
         """Its attempts are told to end, and their reports will be late. False as well if it is set aside already: then
         that does not help, and the company rests.
         """
         import traceback
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]
-        name = cell.name
-        row = await self._runtime.database.read(
-            lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
-        )
-        if row is None or row[1]:
+        name = claim.name
+        found = await self._runtime.database.fetch(FindTask(name, task))
+        if found is None or found.quarantined:
             return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
         if isinstance(cause, recovery.BadRow):
             why = clean_text(str(cause))
-        unit = recovery.Quarantine(name, task, row[0], why, shown, self._runtime.now_ms())
-        committed, events = await self._runtime.database.writer.commit(unit)
+        asked = Quarantine(claim, task, found.seq, why, shown, self._runtime.now_ms())
+        committed, events = await self._runtime.database.commit(asked)
         self._runtime.published(name, events, committed)
         for attempt in self._runtime.registry.of_company(name):
             if attempt.ref.key.task == task:

@@ -36,7 +36,7 @@ import trio
 from outcome import Error, Outcome, capture
 
 from storage.errors import OutcomeUnknown, StoreClosed
-from storage.sqlite.ownership import ForkGuard
+from storage.forks import ForkGuard
 
 with warnings.catch_warnings():
     # On Python 3.12 its import warns of its own future; a host that makes errors of warnings can do nothing

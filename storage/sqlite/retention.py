@@ -25,6 +25,7 @@ from typing import Final
 
 import attrs
 
+from storage.sqlite.floors import WHOLE_LOG, Floor, floor_of
 from storage.sqlite.statements import SQL
 
 ROWS_MAX: Final = 500
@@ -96,23 +97,6 @@ class Cutoffs:
 
 
 # --- the log ------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Floor:
-    """What stood at or before ``position`` is gone; ``seq`` is the company's number of its last line there."""
-
-    position: int = 0
-    seq: int = 0
-
-
-WHOLE_LOG: Final = 0
-"""In the place of a company's id."""
-
-
-def floor_of(conn: sqlite3.Connection, company_id: int = WHOLE_LOG) -> Floor:
-    row = conn.execute(SQL["floor"], {"company_id": company_id}).fetchone()
-    return Floor() if row is None else Floor(*row)
 
 
 def old_log_end(conn: sqlite3.Connection, cutoffs: Cutoffs, *, kind: str) -> int | None:

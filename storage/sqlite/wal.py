@@ -15,8 +15,8 @@ from typing import Final
 
 import attrs
 
-from storage.errors import classify
 from storage.sqlite.database import Database
+from storage.sqlite.errors import classify
 
 SHRINK_ABOVE_BYTES: Final = 16 * 1024 * 1024  # four times what the ordinary course of things leaves
 
@@ -46,7 +46,7 @@ async def shrink_wal(database: Database, above_bytes: int = SHRINK_ABOVE_BYTES) 
     if wal_bytes(database.path) <= above_bytes:
         return WalState(wal_bytes(database.path))
     try:
-        pinned = await database.writer.between_commits(_cut)
+        pinned = await database.between_commits(_cut)
     except sqlite3.Error as error:
         if classify(error) != "transient":
             raise

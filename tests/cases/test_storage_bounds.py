@@ -21,7 +21,8 @@ import actors.runtime.sweep
 import storage.sqlite.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
 from actors.runtime.sweep import EVERY_S
-from storage.sqlite.loading import load_company
+from storage.contract.loading import LoadCompany
+from storage.sqlite.engine import QUERIES
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
@@ -175,7 +176,7 @@ class Cost:
 @contextmanager
 def counted(runtime: Runtime) -> Iterator[Cost]:
     cost = Cost()
-    connections: list[Any] = [runtime.database.reader, runtime.database.writer._connection]
+    connections: list[Any] = [runtime.database.reader, runtime.database._writing]
 
     def step() -> int:
         cost.steps += 1
@@ -252,11 +253,13 @@ async def test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every
     monkeypatch.setattr(actors.runtime.sweep, "TASKS_A_SECOND", 100 / 600)
     loads: list[str] = []
 
-    def noted(conn: Any, company: Any, check: Any) -> Any:
-        loads.append(company.name)
-        return load_company(conn, company, check)
+    inner = QUERIES[LoadCompany]
 
-    monkeypatch.setattr("actors.runtime.company.load_company", noted)
+    def noted(conn: Any, asked: LoadCompany) -> Any:
+        loads.append(asked.name)
+        return inner(conn, asked)
+
+    monkeypatch.setitem(QUERIES, LoadCompany, noted)
     async with a_host(db_path) as runtime:
         await waiting(runtime.company("long"), 100)
         await waiting(runtime.company("short"), 5)

@@ -22,8 +22,8 @@ VALUES_AND_ARITHMETIC = {
 }
 WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values"}
 TRANSLATIONS: Mapping[str, str] = {
-    "actors.core.loading": "storage.sqlite.loading",
-    "actors.core.unit": "storage.sqlite.unit_of_work",
+    "actors.core.loading": "storage.contract.loading",
+    "actors.core.unit": "storage.contract.turns",
 }
 """Where rows become facts and changes become rows: pure functions from and to the store's own values."""
 

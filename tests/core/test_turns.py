@@ -27,6 +27,7 @@ from actors.messages import (
 from actors.states import WorkState
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptEnd, RunStatus
+from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_file, snapshot, watch
 from .world import World, writing
@@ -298,7 +299,7 @@ def test_an_admission_before_its_upstreams_are_done_is_refused_by_the_tables() -
     world.advance(draft)
     unit = unit_of(draft)
     with pytest.raises(UnitRefused, match="upstream 'up' is not completed"), writing(world.conn):
-        unit(world.conn)
+        carry_out(world.conn, unit)
     assert world.stored("SELECT DISTINCT status FROM runs") == [("queued",)]
 
 

@@ -21,7 +21,7 @@ from actors.core.decide import decide
 from actors.core.draft import AttemptKey, CancelAttempt, Draft, EndAttempt, StartAttempt
 from actors.core.entry import Entry
 from actors.core.gates import OPEN, Live
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, state_of, take_in
 from actors.core.needs import NOTHING_FOUND, Looked, late_spenders, needs_of
 from actors.core.reports import Report, decide_report, decide_spending
 from actors.core.state import CompanyState
@@ -29,10 +29,12 @@ from actors.core.unit import unit_of
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
-from actors.runtime.lookup import look_up
+from actors.runtime.lookup import looked_of, prefetch_of
 from actors.states import Reason, ReasonKind, WorkState
+from storage.contract.companies import ClaimCompany
+from storage.contract.loading import LoadCompany, LoadedCompany
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord
-from storage.sqlite.loading import claim_company, load_company
+from storage.sqlite.engine import answer, carry_out
 from storage.sqlite.opening import schema_script
 from storage.values import changed
 
@@ -55,6 +57,13 @@ class ExecutionSlots:
             return False
         self.held.add(key)
         return True
+
+
+def loaded(conn: sqlite3.Connection, company: str) -> LoadedCompany:
+    """What an actor of the company begins with."""
+    found = answer(conn, LoadCompany(company))
+    assert found is not None
+    return check_company(found)
 
 
 class World:
@@ -86,7 +95,7 @@ class World:
             (self.host_id,) = self.conn.execute(
                 "INSERT INTO hosts (pid, started_ms) VALUES (1, 0) RETURNING host_id"
             ).fetchone()
-            claim_company(self.conn, company)
+            carry_out(self.conn, ClaimCompany(company, create=True))
             self.conn.execute("UPDATE companies SET runs_max = ?", (runs_max,))
         self.state: CompanyState = self.reload()
 
@@ -95,8 +104,8 @@ class World:
     def reload(self) -> CompanyState:
         """Forget everything and load it from the tables, as a new actor would. Attempts live on."""
         with writing(self.conn):
-            company = claim_company(self.conn, self.name)
-        self.state = state_of(load_company(self.conn, company, check_texts), self.handlers)
+            carry_out(self.conn, ClaimCompany(self.name, create=True))
+        self.state = state_of(loaded(self.conn, self.name), self.handlers)
         self.state.wake_due(self.now_ms)
         self._watch(None)
         return self.state
@@ -107,7 +116,8 @@ class World:
         needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
             return Looked()
-        found, looked = look_up(self.conn, self.state.company.company_id, needs)
+        asked = prefetch_of(self.state.company.company_id, needs)
+        found, looked = looked_of(needs, answer(self.conn, asked))
         assert not [task for task in found.tasks if task.bad is not None]
         take_in(self.state, found.tasks, found.missing)
         self.guests.extend(task.record.id for task in found.tasks)
@@ -168,7 +178,7 @@ class World:
         if not draft.empty:
             unit = unit_of(draft)
             with writing(self.conn):
-                unit(self.conn)
+                carry_out(self.conn, unit)
         self.events.extend(draft.events)
         for effect in draft.effects:
             if isinstance(effect, StartAttempt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,15 +29,18 @@ from actors.handlers import freeze
 from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
 from actors.testing import VirtualClock, run_until_idle
+from storage.contract.companies import ClaimCompany
+from storage.contract.events import LogPlace, ReadLog
+from storage.contract.store import Query
 from storage.sqlite.connection import Connection
-from storage.sqlite.loading import claim_company
-from storage.sqlite.statements import SQL
+from storage.sqlite.engine import carry_out
 from tests.conftest import Opened
 
 from .harness import Kill, World, live
 from .test_dying_processes import ONE
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 # --- C10: no work without a won compare-and-set -----------------------------------------------------------------
@@ -54,7 +58,7 @@ async def test_an_actor_whose_company_was_claimed_by_another_starts_nothing(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", handler="work", id="a", mode="manual"))
         events = await _log_of(runtime)
-        await runtime.database.writer.commit(lambda conn: claim_company(conn, "acme").epoch)
+        await runtime.database.writer.commit(ClaimCompany("acme", create=True))
         with pytest.raises(RuntimeClosed, match="epoch"):
             await acme.ask(Start("a"))
         assert worked == []
@@ -86,7 +90,7 @@ def test_of_two_that_recover_the_same_orphan_only_the_one_that_wins_acts(folder:
             self._works += 1
             value = await self._inner.run(work)
             if self._works == 2:
-                await self._inner.run(lambda conn: claim_company(conn, "acme").epoch)
+                await self._inner.run(partial(carry_out, asked=ClaimCompany("acme", create=True)))
             return value
 
         async def aclose(self) -> None:
@@ -191,10 +195,10 @@ class Reading:
         self._database = runtime.database
         self.open, self.waiting = trio.Event(), trio.Event()
 
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
         self.waiting.set()
         await self.open.wait()
-        return await self._database.read(body)
+        return await self._database.fetch_with(query, build)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
@@ -339,7 +343,5 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
 
 async def _log_of(runtime: Runtime, after: int = 0) -> list[Event]:
     """The log as it is now."""
-    rows = await runtime.database.read(
-        lambda conn: conn.execute(SQL["events_all"], {"after": after, "limit": 10_000}).fetchall()
-    )
-    return [event_of(row) for row in rows]
+    read = await runtime.database.fetch(ReadLog(None, LogPlace(after), 10_000))
+    return [event_of(line) for line in read.lines]

@@ -49,7 +49,7 @@ def test_a_dead_process_reads_nothing_writes_nothing_and_does_nothing(folder: Pa
             with pytest.raises(Killed):
                 life.die()
             with pytest.raises(Killed):
-                await database.writer._connection.run(lambda raw: raw.execute("DELETE FROM events"))
+                await database._writing.run(lambda raw: raw.execute("DELETE FROM events"))
             tried.append("write")
             with pytest.raises(sqlite3.ProgrammingError):
                 await database.read(lambda raw: raw.execute("SELECT 1"))

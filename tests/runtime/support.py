@@ -19,8 +19,9 @@ from actors.handlers import Handler, freeze
 from actors.runtime.log import event_of
 from actors.runtime.runtime import Options, run_database
 from actors.testing import VirtualClock, run_until_idle
+from storage.contract.events import LogPlace, ReadLog
 from storage.sqlite.connection import Connection
-from storage.sqlite.statements import SQL
+from storage.sqlite.engine import answer
 
 T = TypeVar("T")
 
@@ -189,8 +190,7 @@ def sql(path: Path, statement: str, *params: object) -> list[Any]:
 def stored_events(path: Path, company: str | None = None) -> list[Event]:
     """The whole log, as it stands in the file; of one company if it is named."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        rows = raw.execute(SQL["events_all"], {"after": 0, "limit": 10_000_000}).fetchall()
-    events = [event_of(row) for row in rows]
+        events = [event_of(line) for line in answer(raw, ReadLog(None, LogPlace(0), 10_000_000)).lines]
     return events if company is None else [event for event in events if event.company == company]
 
 

@@ -35,7 +35,8 @@ from actors import (
 from actors.runtime.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
-from storage.sqlite.loading import claim_company
+from storage.contract.companies import ClaimCompany
+from storage.contract.store import Query
 from storage.sqlite.retention import LOOKED_MAX, ROWS_MAX
 from tests.runtime.support import (
     Gated,
@@ -54,6 +55,7 @@ from tests.runtime.support import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 DAY_S = 86_400.0
 LONG_S = 3 * 3600.0
@@ -330,8 +332,8 @@ class HeldReading:
         self._database = runtime.database
         self.open, self.made = trio.Event(), trio.Event()
 
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        found = await self._database.read(body)
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
+        found = await self._database.fetch_with(query, build)
         self.made.set()
         await self.open.wait()
         return found
@@ -422,7 +424,7 @@ async def test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch
         between = runtime.housekeeper.between_turns
 
         async def after_a_claim(*args: Any) -> Any:
-            await runtime.database.writer.commit(lambda conn: claim_company(conn, "k").epoch)
+            await runtime.database.writer.commit(ClaimCompany("k", create=True))
             return await between(*args)
 
         setattr(runtime.housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance

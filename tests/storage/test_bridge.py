@@ -347,6 +347,7 @@ PROGRAM = """
     from storage.errors import StorageError
     from storage.sqlite.opening import open_writer
     from storage.group_commit import Writer
+    from storage.sqlite.writing import SqliteEngine
 
     path, situation = sys.argv[1], sys.argv[2]
 
@@ -374,7 +375,7 @@ PROGRAM = """
             if situation == "error after opening":
                 raise LookupError("the host's own")
             async with trio.open_nursery() as nursery:
-                writer = Writer(connection)
+                writer = Writer(SqliteEngine(connection))
                 nursery.start_soon(writer.run)
                 for _ in range(20):
                     nursery.start_soon(send, writer)

@@ -92,7 +92,7 @@ async def test_it_comes_between_two_commits_and_never_into_one(tmp_path: Path) -
         seen: list[bool] = []
 
         async def look() -> None:
-            seen.append(await database.writer.between_commits(lambda raw: raw.in_transaction))
+            seen.append(await database.between_commits(lambda raw: raw.in_transaction))
 
         async with trio.open_nursery() as nursery:
             for number in range(20):
