@@ -303,7 +303,7 @@ async def test_what_is_blocked_is_free_the_moment_its_cause_is_gone(
 
 
 async def _tasks_events(company: Company) -> list[Any]:
-    read = await company._runtime.database.fetch(ReadLog(None, LogPlace(0), 1000))
+    read = await company._runtime.database.fetch(ReadLog(None, LogPlace(), 1000))
     return [event for event in map(event_of, read.lines) if event.kind.startswith("tasks.")]
 
 

@@ -190,7 +190,7 @@ def sql(path: Path, statement: str, *params: object) -> list[Any]:
 def stored_events(path: Path, company: str | None = None) -> list[Event]:
     """The whole log, as it stands in the file; of one company if it is named."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        events = [event_of(line) for line in answer(raw, ReadLog(None, LogPlace(0), 10_000_000)).lines]
+        events = [event_of(line) for line in answer(raw, ReadLog(None, LogPlace(), 10_000_000)).lines]
     return events if company is None else [event for event in events if event.company == company]
 
 
