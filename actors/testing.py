@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from actors.handlers import Handler, freeze
-from actors.retention import Retention
 from actors.runtime.execution import STOP_GRACE_S, WAITING_MAX
+from actors.runtime.retention.policy import Retention
 from actors.runtime.runtime import DRAIN_S, EXECUTIONS_MAX, Options, Runtime, run_database
 from actors.runtime.slots import ABANDONED_MAX
 

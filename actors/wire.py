@@ -43,7 +43,7 @@ from actors.errors import (
 )
 from actors.messages import Message, Unset
 from storage.codec import clean_text
-from storage.sqlite.inbox import MESSAGE_CHARS_MAX
+from storage.contract.inbox import MESSAGE_CHARS_MAX
 
 R = TypeVar("R")
 

@@ -25,8 +25,6 @@ from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, UnitRe
 from storage.forks import ForkGuard
 
 T = TypeVar("T")
-Unit = Callable[[Any], T]
-"""What some callers still hand in instead of an operation: a function of the engine's connection."""
 
 BATCH_UNITS_MAX: Final = (
     256  # past 100 the fsync is shared out; more only makes the first of them wait for the last
@@ -40,7 +38,7 @@ _log = structlog.get_logger("storage.group_commit")
 class Engine(Protocol):
     """What carries out groups of operations."""
 
-    async def write(self, operations: Sequence[Operation[Any] | Unit[Any]], /) -> list[Outcome[Any]]:
+    async def write(self, operations: Sequence[Operation[Any]], /) -> list[Outcome[Any]]:
         """Carry out the operations in their order, in one transaction, and give the outcome of each.
 
         An outcome that is an error belongs to its operation alone, which has changed nothing.
@@ -58,7 +56,7 @@ class Submitted(Generic[T]):
 
     __slots__ = ("_answered", "_outcome", "operation")
 
-    def __init__(self, operation: Operation[T] | Unit[T]) -> None:
+    def __init__(self, operation: Operation[T]) -> None:
         self.operation = operation
         self._outcome: Outcome[T] | None = None
         self._answered = trio.Event()
@@ -129,7 +127,7 @@ class Writer:
         """A snapshot."""
         return self._statistics
 
-    def submit(self, operation: Operation[T] | Unit[T]) -> Submitted[T]:
+    def submit(self, operation: Operation[T]) -> Submitted[T]:
         """See `storage.contract.store.Store.submit`. Its callers bound the queue: an actor hands in one turn at a
         time.
         """
@@ -141,7 +139,7 @@ class Writer:
         self._wake.set()
         return submitted
 
-    async def commit(self, operation: Operation[T] | Unit[T]) -> T:
+    async def commit(self, operation: Operation[T]) -> T:
         """Hand in an operation and wait for its answer."""
         return await self.submit(operation).wait()
 
@@ -207,9 +205,7 @@ class Writer:
         for submitted, outcome in zip(batch, outcomes, strict=True):
             submitted.answer(outcome)
 
-    async def _commit_whatever_comes(
-        self, operations: list[Operation[Any] | Unit[Any]]
-    ) -> list[Outcome[Any]]:
+    async def _commit_whatever_comes(self, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
         for pause_s in _pauses_s():
             try:
                 return await self._write(operations)
@@ -220,9 +216,7 @@ class Writer:
             await self._pause(pause_s)
         raise AssertionError("the pauses never end")
 
-    async def _single_out(
-        self, operations: list[Operation[Any] | Unit[Any]], exc: UnitRefused
-    ) -> list[Outcome[Any]]:
+    async def _single_out(self, operations: list[Operation[Any]], exc: UnitRefused) -> list[Outcome[Any]]:
         """The group was refused as a whole, so it is not known whose fault that is: ask one by one."""
         if len(operations) == 1:
             return [Error(exc)]
@@ -230,7 +224,7 @@ class Writer:
             outcome for operation in operations for outcome in await self._commit_whatever_comes([operation])
         ]
 
-    async def _write(self, operations: list[Operation[Any] | Unit[Any]]) -> list[Outcome[Any]]:
+    async def _write(self, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
         started_s = time.perf_counter()
         outcomes = await self._engine.write(operations)
         commit_s = time.perf_counter() - started_s

@@ -54,7 +54,7 @@ LEAVES = (
     "actors.errors",
     "actors.messages",
     "actors.events",
-    "actors.retention",
+    "actors.runtime.retention.policy",
     "actors.states",
     "actors.nominal",
 )
@@ -78,10 +78,10 @@ MAY: dict[str, tuple[str, ...]] = {
     "actors.messages": ("storage.codec", "storage.records", "actors.errors", "actors.nominal"),
     "actors.nominal": ("actors.errors",),
     "actors.events": (),
-    "actors.retention": (),
+    "actors.runtime.retention.policy": ("storage.contract.retention",),
     "actors.states": ("storage.records",),
     "actors.sentences": ("actors.states",),
-    "actors.wire": ("storage.codec", "storage.sqlite.inbox", "actors.errors", "actors.messages"),
+    "actors.wire": ("storage.codec", "storage.contract.inbox", "actors.errors", "actors.messages"),
     "actors.core.": (
         "storage.records",
         "storage.values",
@@ -104,7 +104,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "actors.wire",
         *LEAVES,
     ),
-    "actors.testing": ("actors.runtime", "actors.handlers", "actors.retention"),
+    "actors.testing": ("actors.runtime", "actors.handlers", "actors.runtime.retention.policy"),
     "actors.cli": ("actors",),
 }
 
@@ -135,6 +135,15 @@ def test_the_command_line_uses_only_the_public_surface(path: Path) -> None:
     """It is the first host. Beside `actors` it knows its own modules and the handler of commands."""
     inner = ("actors.core", "actors.runtime", "storage")
     assert {name for name in imports_of(path) if name.startswith(inner)} == set()
+
+
+CONVERTED = ("actors.runtime.retention", "actors.runtime.inbox", "actors.runtime.maintenance")
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if module_of(p).startswith(CONVERTED)], ids=module_of)
+def test_retention_and_the_inbox_know_the_store_by_its_contract(path: Path) -> None:
+    engine = ("sqlite3", "storage.sqlite")
+    assert {name for name in imports_of(path, types_too=False) if name.startswith(engine)} == set()
 
 
 def test_only_the_bridge_knows_asyncio() -> None:

@@ -11,7 +11,7 @@ survive it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -33,7 +33,7 @@ from storage.codec import clean_text
 from storage.contract.companies import ClaimCompany, FindCompany
 from storage.contract.loading import LoadCompany, LoadedCompany, LoadedTask
 from storage.contract.recovery import Quarantine
-from storage.contract.store import Operation, Store
+from storage.contract.store import Store
 from storage.contract.turns import Committed, CommitTurn
 from storage.errors import OutcomeUnknown, QueryRefused, StaleEpoch, StorageError, UnitRefused
 from storage.records import Claim, CompanyRecord, EventRecord
@@ -42,7 +42,7 @@ from . import recovery
 from .attempts import Attempt, AttemptRef, Registry
 from .describe import describe
 from .execution import Executor
-from .intake import write_answer
+from .inbox_host import write_answer
 from .lookup import look_up
 from .mailbox import Envelope, Errand, Mailbox, Sweep
 from .slots import Slots, TurnSlots
@@ -157,9 +157,7 @@ class CompanyActor:
         """Commit what is not a turn's. Nothing that was read before rests in between: no turn is under way."""
         try:
             unit = errand.prepare(self._state)
-            value: Any = None
-            if unit is not None:
-                value = await self.around.database.commit(cast("Operation[Any]", unit))
+            value = None if unit is None else await self.around.database.commit(unit)
         except BaseException as error:
             known = isinstance(error, Exception)
             errand.reply.settle(Error(error if known else OutcomeUnknown()))

@@ -12,29 +12,25 @@ from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 
 import attrs
-import trio
 
 from actors.errors import CompanyUnknown
-from actors.retention import DeletedCompany, PruneReport, Retention
 from storage.codec import check_name
-from storage.group_commit import Unit
-from storage.records import EventRecord
-from storage.sqlite.backup import back_up
-from storage.sqlite.companies import find_company
-from storage.sqlite.database import Database, open_database
-from storage.sqlite.opening import open_reader
-from storage.sqlite.retention import OldCompany
-from storage.sqlite.unit_of_work import Committed
+from storage.contract.companies import FindCompany
+from storage.contract.retention import ListDeletions, Logged
+from storage.contract.store import Operation, Store
+from storage.records import Claim
 
-from .deletion import MarkDeleted, finish_deletion, marked_companies
-from .pruning import Pruner, T
+from .opening import copy_beside, open_owned
+from .retention.deletion import finish_deletion, mark_of, refused_if_active
+from .retention.policy import DeletedCompany, PruneReport, Retention
+from .retention.pruning import Pruner, T
 
 
 @attrs.define
 class _Unattended:
     """The `Place` of a database that nobody runs: no actor is there, and none can come."""
 
-    database: Database
+    store: Store
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -42,27 +38,25 @@ class _Unattended:
     def alive(self, _company: str) -> Container[int]:
         return ()
 
-    def told(self, _position: int, _event: EventRecord) -> None:
-        """It is in the log."""
-
-    def published(self, _company: str, _events: tuple[EventRecord, ...], _committed: Committed) -> None:
+    def told(self, _company: str | None, _logged: Logged) -> None:
         """It is in the log."""
 
     async def between_turns(
-        self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
+        self, claim: Claim, prepare: Callable[[Claim, Container[str]], Operation[T] | None]
     ) -> T | None:
-        unit = prepare(company.epoch, ())
-        return None if unit is None else await self.database.writer.commit(unit)
+        operation = prepare(claim, ())
+        if operation is None:
+            return None
+        return await self.store.commit(operation)
 
 
 @asynccontextmanager
 async def _owned(path: str | os.PathLike[str]) -> AsyncIterator[_Unattended]:
     """The database, which must exist; deletions that were begun are finished first."""
-    await trio.to_thread.run_sync(lambda: open_reader(path).close())
-    async with open_database(path) as database:
-        place = _Unattended(database)
-        for company_id in await marked_companies(database):
-            await finish_deletion(place, company_id)
+    async with open_owned(path) as store:
+        place = _Unattended(store)
+        for claim in await store.fetch(ListDeletions()):
+            await finish_deletion(place, claim)
         yield place
 
 
@@ -85,12 +79,12 @@ async def delete_company(path: str | os.PathLike[str], name: str) -> DeletedComp
     """
     check_name(name, what="a company's name")
     async with _owned(path) as place:
-        company = await place.database.read(lambda conn: find_company(conn, name))
+        company = await place.store.fetch(FindCompany(name))
         if company is None:
             raise CompanyUnknown(name)
-        unit = MarkDeleted(company.company_id, name, company.epoch, (), place.now_ms())
-        await place.database.writer.commit(unit)
-        deleted = await finish_deletion(place, company.company_id)
+        with refused_if_active(name):
+            marked = await place.store.commit(mark_of(company, (), place.now_ms()))
+        deleted = await finish_deletion(place, marked.claim)
         assert deleted is not None, "nobody else is there"
         return deleted
 
@@ -100,16 +94,4 @@ async def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
     Raises `NotADatabase` and `SchemaTooNew` besides.
     """
-    return await trio.to_thread.run_sync(
-        lambda: back_up(path, target, go_on=trio.from_thread.check_cancelled)
-    )
-
-
-async def copy_of(database: Database, target: str | os.PathLike[str]) -> int:
-    """The copy of a database that is open here."""
-
-    def go_on() -> None:
-        if database.how == "thread":
-            trio.from_thread.check_cancelled()
-
-    return await database.apart(lambda: back_up(database.path, target, go_on=go_on))
+    return await copy_beside(path, target)

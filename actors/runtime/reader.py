@@ -12,12 +12,11 @@ from actors.core.gates import Live
 from storage.codec import check_name
 from storage.contract.companies import ListCompanies
 from storage.contract.store import ReadStore
-from storage.sqlite.ownership import Owner, owner_of
-from storage.sqlite.store import open_read_store
 
 from .company import CompanyActor
 from .handle import Reads
 from .log import Events, Page
+from .opening import Owner, open_read_store, owner_of
 from .wall import wall_clock_ms
 
 POLL_S = 0.25

@@ -26,7 +26,7 @@ from actors.core.reports import Report
 from actors.errors import RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import KINDS
 from actors.handlers import Handler, freeze
-from actors.retention import DeletedCompany, PruneReport, Retention
+from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.contract.companies import DueCompanies, ListCompanies
@@ -38,9 +38,6 @@ from storage.errors import StorageError
 from storage.forks import ForkGuard
 from storage.nursery import bare_nursery
 from storage.records import Claim, EventRecord
-from storage.sqlite.connection import Connection
-from storage.sqlite.opening import Durability
-from storage.sqlite.store import Hooks, How, SqliteStore, open_store
 from storage.values import changed
 
 from .attempts import Attempt, AttemptRef, Registry
@@ -48,14 +45,14 @@ from .company import IDLE_S, CompanyActor
 from .context import current_attempt
 from .execution import STOP_GRACE_S, WAITING_MAX, Executor
 from .handle import Company
-from .housekeeping import Housekeeper
 from .hub import Hub
-from .intake import POLL_S, Intake
+from .inbox_host import POLL_S, InboxHost
 from .log import Events, follow_events
 from .lookup import place_of
 from .mailbox import Envelope
-from .maintenance import copy_of
+from .opening import Connection, Durability, Hooks, How, SqliteStore, open_store
 from .progress import ProgressBoard, ProgressReader
+from .retention.housekeeping import Housekeeper
 from .slots import ABANDONED_MAX, Slots
 from .statistics import Statistics, statistics_of
 from .supervisor import Supervisor
@@ -147,7 +144,7 @@ class Runtime:
             self,
         )
         self.sweeper = Sweeper(self)
-        self.intake = Intake(self)
+        self.intake = InboxHost(self)
         self.housekeeper = Housekeeper(self)
         self.watchdog = Watchdog()
         self._nursery = nursery
@@ -241,7 +238,7 @@ class Runtime:
         Cancellation: stops the copying.
         """
         self.check()
-        return await copy_of(self.database, target)
+        return await self.database.copy_to(target)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within

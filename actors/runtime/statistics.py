@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from actors.retention import PruneReport
+from actors.runtime.retention.policy import PruneReport
 from storage.contract.store import WriterStatistics
-from storage.sqlite.wal import wal_bytes
 
 from .sweep import SweepReport
 
@@ -64,7 +63,7 @@ def statistics_of(runtime: Runtime) -> Statistics:
         inbox=runtime.intake.under_way,
         last_sweep=runtime.last_sweep,
         last_prune=runtime.last_prune,
-        wal_bytes=wal_bytes(runtime.path),
+        wal_bytes=runtime.database.wal_bytes,
         writer=runtime.database.statistics,
         store_available=runtime.database.cause is None,
         loop_lag_s=runtime.watchdog.lag_s,

@@ -18,6 +18,7 @@ Every implementation promises, and the contract suite shows:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -83,6 +84,14 @@ class WriterStatistics:
     total_commit_s: float = 0.0
 
 
+@attrs.frozen
+class WalState:
+    """The write-ahead log. ``pinned``: a reader has an old snapshot, or had it at that moment, so it cannot be cut."""
+
+    bytes: int
+    pinned: bool = False
+
+
 class ReadStore(Protocol):
     """A database that can be read. See the module for what every implementation promises."""
 
@@ -128,4 +137,27 @@ class Store(ReadStore, Protocol):
 
     async def commit(self, operation: Operation[T]) -> T:
         """Submit and wait for the answer; errors and cancellation as `submit` and `Pending.wait`."""
+        ...
+
+    @property
+    def wal_kept_bytes(self) -> int:
+        """The size that the write-ahead log has in ordinary use."""
+        ...
+
+    @property
+    def wal_bytes(self) -> int:
+        """The size that it has now."""
+        ...
+
+    async def shrink(self) -> WalState:
+        """Cut the write-ahead log if it has grown far beyond that. Cheap if it has not. Raises as `fetch`, save that
+        for an error that may pass the log stays as it is.
+        """
+        ...
+
+    async def copy_to(self, target: str | os.PathLike[str]) -> int:
+        """Write a checked copy of one moment of the database to ``target``, which must not exist; its size in bytes.
+
+        Raises `BackupFailed`, `StoreUnavailable`. Cancellation: stops the copying.
+        """
         ...

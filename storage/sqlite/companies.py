@@ -32,13 +32,6 @@ def claim(conn: sqlite3.Connection, asked: ClaimCompany) -> CompanyRecord | None
     return CompanyRecord(*rows[0]) if rows else None
 
 
-def claim_company(conn: sqlite3.Connection, name: str) -> CompanyRecord:
-    """`ClaimCompany` that makes the company if there is none."""
-    claimed = claim(conn, ClaimCompany(name, create=True))
-    assert claimed is not None
-    return claimed
-
-
 @query(FindCompany)
 def find(conn: sqlite3.Connection, asked: FindCompany) -> CompanyRecord | None:
     return find_company(conn, asked.name)

@@ -113,19 +113,6 @@ async def reading(connection: Connection, work: Callable[[sqlite3.Connection], T
         raise QueryRefused(exc.sqlite_errorname, str(exc)) from exc
 
 
-async def read(connection: Connection, body: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `body` over one snapshot on a reader's connection.
-
-    Raises `StoreUnavailable` for an error that may pass, else as `Connection.run`. Cancellation as there.
-    """
-    try:
-        return await connection.run(lambda raw: read_transaction(raw, body))
-    except sqlite3.Error as exc:
-        if classify(exc) == "transient":
-            raise unavailable(exc) from exc
-        raise
-
-
 def roll_back(connection: sqlite3.Connection) -> None:
     """End a transaction that may be open, without hiding the error that led here.
 

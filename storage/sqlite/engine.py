@@ -74,10 +74,8 @@ def query(
     return register
 
 
-def carry_out(conn: sqlite3.Connection, asked: Operation[T] | Callable[[sqlite3.Connection], T]) -> T:
+def carry_out(conn: sqlite3.Connection, asked: Operation[T]) -> T:
     """Make the change; raises what the operation says, or whatever SQLite says."""
-    if not isinstance(asked, Operation):
-        return asked(conn)
     done: T = OPERATIONS[type(asked)](conn, asked)
     return done
 

@@ -17,18 +17,32 @@ from typing import Literal, TypeVar
 import attrs
 import trio
 
-from storage.contract.store import Operation, Query, WriterStatistics
+from storage.contract.store import Operation, Query, WalState, WriterStatistics
 from storage.errors import StoreUnavailable
 from storage.group_commit import Submitted, Writer
 from storage.nursery import bare_nursery
 
 # These register what carries out and answers each type of the contract.
-from . import companies, events, hosts, loading, prefetch, reads, recovery, unit_of_work  # noqa: F401
-from .connection import Connection, read, read_transaction, reading
+from . import (  # noqa: F401
+    companies,
+    deletion,
+    events,
+    hosts,
+    inbox,
+    loading,
+    prefetch,
+    reads,
+    recovery,
+    retention,
+    unit_of_work,
+)
+from .backup import back_up
+from .connection import Connection, read_transaction, reading
 from .engine import answer
 from .inline import InlineConnection
-from .opening import Durability, open_reader, open_writer
+from .opening import WAL_BYTES_KEPT, Durability, open_reader, open_writer
 from .ownership import acquire
+from .wal import SHRINK_ABOVE_BYTES, shrink_wal, wal_bytes
 from .writing import SqliteEngine
 
 T = TypeVar("T")
@@ -68,55 +82,62 @@ class SqliteReader:
 
         return await reading(self.reader, work)
 
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``body`` over one snapshot; raises `StoreUnavailable` for what may pass. Cancellable before
-        it starts.
-        """
-        return await read(self.reader, body)
-
 
 class SqliteStore(SqliteReader):
     """`storage.contract.store.Store`. Comes from `open_store`."""
 
     def __init__(self, path: str, writing: Connection, reader: Connection, writer: Writer, how: How) -> None:
         super().__init__(path, reader)
-        self.writer = writer
-        self.how = how
+        self.wal_kept_bytes = WAL_BYTES_KEPT
+        self.wal_cut_above_bytes = SHRINK_ABOVE_BYTES
+        """The size above which `shrink` cuts it."""
         self._writing = writing
+        self._writer = writer
+        self._how = how
 
     @property
     def cause(self) -> StoreUnavailable | None:
         """See `storage.contract.store.Store.cause`."""
-        return self.writer.cause
+        return self._writer.cause
 
     @property
     def statistics(self) -> WriterStatistics:
         """See `storage.contract.store.Store.statistics`."""
-        return self.writer.statistics
+        return self._writer.statistics
 
     def submit(self, operation: Operation[T]) -> Submitted[T]:
         """See `storage.contract.store.Store.submit`."""
-        return self.writer.submit(operation)
+        return self._writer.submit(operation)
 
     async def commit(self, operation: Operation[T]) -> T:
         """See `storage.contract.store.Store.commit`."""
-        return await self.writer.submit(operation).wait()
+        return await self._writer.submit(operation).wait()
 
-    async def between_commits(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` on the connection outside any transaction; it waits for the commit under way, and the next
-        one waits for it. For what SQLite allows only there. Errors and cancellation as `Connection.run`.
-        """
-        return await self._writing.run(work)
+    @property
+    def wal_bytes(self) -> int:
+        """See `storage.contract.store.Store.wal_bytes`."""
+        return wal_bytes(self.path)
 
-    async def apart(self, work: Callable[[], T]) -> T:
-        """Run ``work``, which opens what it needs by itself, without holding up anybody.
+    async def shrink(self) -> WalState:
+        """See `storage.contract.store.Store.shrink`."""
+        return await shrink_wal(self.path, self._writing, self.wal_cut_above_bytes)
 
-        Cancellation: ``work`` can ask for it by `trio.from_thread.check_cancelled`, and is waited for.
-        """
-        if self.how == "thread":
-            return await trio.to_thread.run_sync(work)
+    async def copy_to(self, target: str | os.PathLike[str]) -> int:
+        """See `storage.contract.store.Store.copy_to`."""
+        if self._how == "thread":
+            return await copy_beside(self.path, target)
         await trio.lowlevel.checkpoint()
-        return work()
+        return back_up(self.path, target, go_on=lambda: None)
+
+
+async def copy_beside(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
+    """Write a copy of a database, whoever owns it; see `storage.contract.store.Store.copy_to`.
+
+    Raises `NotADatabase` and `SchemaTooNew` besides.
+    """
+    return await trio.to_thread.run_sync(
+        lambda: back_up(path, target, go_on=trio.from_thread.check_cancelled)
+    )
 
 
 @asynccontextmanager

@@ -14,14 +14,12 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from storage.contract.turns import Committed as Committed  # re-exported until the last user is converted
-from storage.contract.turns import CommitTurn, Inputs, InputsOf
+from storage.contract.turns import Committed, CommitTurn, Inputs, InputsOf
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptRecord, NodeRecord, RunRecord, TaskRecord
 
 from .engine import operation
 from .events import event_rows, insert_events
-from .events import write_events as write_events  # likewise
 from .statements import SQL
 
 Row = tuple[Any, ...]

@@ -17,14 +17,11 @@ from outcome import Error, Outcome, Value
 from storage.contract.store import Operation
 from storage.contract.turns import CommitTurn
 from storage.errors import StoreClosed
-from storage.group_commit import Unit
 
 from .connection import Connection, transaction
 from .engine import carry_out
 from .errors import classify, refused, unavailable
 from .unit_of_work import write_together
-
-Change = Operation[Any] | Unit[Any]
 
 
 class SqliteEngine:
@@ -33,7 +30,7 @@ class SqliteEngine:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def write(self, operations: Sequence[Change], /) -> list[Outcome[Any]]:
+    async def write(self, operations: Sequence[Operation[Any]], /) -> list[Outcome[Any]]:
         """See `storage.group_commit.Engine.write`."""
         try:
             return await self._connection.run(partial(commit_together, operations=operations))
@@ -49,7 +46,7 @@ class _TransactionGone(Exception):
     """An operation's failure took the whole transaction along; the others have to be carried out again."""
 
 
-def commit_together(raw: sqlite3.Connection, operations: Sequence[Change]) -> list[Outcome[Any]]:
+def commit_together(raw: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> list[Outcome[Any]]:
     """Carry out the operations in one transaction and give each its outcome. Runs whole on the connection.
 
     Raises only what concerns all of them: a transient error from anywhere, and what BEGIN or COMMIT itself
@@ -67,7 +64,7 @@ def commit_together(raw: sqlite3.Connection, operations: Sequence[Change]) -> li
     return [failed[index] for index in range(len(operations))]
 
 
-def _run_all(raw: sqlite3.Connection, operations: Sequence[Change]) -> list[Outcome[Any]]:
+def _run_all(raw: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> list[Outcome[Any]]:
     """Carry out one operation after the other, the turns of different companies in one go."""
     outcomes: list[Outcome[Any]] = []
     try:
@@ -86,8 +83,8 @@ def _run_all(raw: sqlite3.Connection, operations: Sequence[Change]) -> list[Outc
 
 
 def _runs_of_turns(
-    operations: Sequence[Change],
-) -> Iterator[list[CommitTurn] | Change]:
+    operations: Sequence[Operation[Any]],
+) -> Iterator[list[CommitTurn] | Operation[Any]]:
     """The operations in their order, those in a list that may be written together: turns of companies that are all
     different.
     """
@@ -108,7 +105,7 @@ def _runs_of_turns(
 
 
 def _run_each(
-    raw: sqlite3.Connection, operations: Sequence[Change], failed: dict[int, Error]
+    raw: sqlite3.Connection, operations: Sequence[Operation[Any]], failed: dict[int, Error]
 ) -> list[Outcome[Any]]:
     """Carry out all but those known to have failed.
 
@@ -128,7 +125,7 @@ def _run_each(
     return outcomes
 
 
-def _run_in_savepoint(raw: sqlite3.Connection, operation: Change) -> Outcome[Any]:
+def _run_in_savepoint(raw: sqlite3.Connection, operation: Operation[Any]) -> Outcome[Any]:
     raw.execute("SAVEPOINT operation")
     outcome = _run_bare(raw, operation)
     if raw.in_transaction:
@@ -138,7 +135,7 @@ def _run_in_savepoint(raw: sqlite3.Connection, operation: Change) -> Outcome[Any
     return outcome
 
 
-def _run_bare(raw: sqlite3.Connection, operation: Change) -> Outcome[Any]:
+def _run_bare(raw: sqlite3.Connection, operation: Operation[Any]) -> Outcome[Any]:
     try:
         return Value(carry_out(raw, operation))
     except Exception as exc:

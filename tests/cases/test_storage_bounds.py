@@ -15,19 +15,24 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.housekeeping
 import actors.runtime.recovery
 import actors.runtime.sweep
-import storage.sqlite.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
 from actors.runtime.sweep import EVERY_S
 from storage.contract.loading import LoadCompany
+from storage.contract.store import WalState
 from storage.sqlite.engine import QUERIES
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
 
 MB = 1024 * 1024
+
+
+async def cut_wal(runtime: Runtime) -> WalState:
+    """Cut the write-ahead log however short it is."""
+    runtime.database.wal_cut_above_bytes = 0
+    return await runtime.database.shrink()
 
 
 async def transitions(runtime: Runtime, rounds: int, largest: list[int]) -> None:
@@ -94,18 +99,17 @@ async def test_a_list_that_is_cancelled_half_way_holds_no_snapshot(
             raw = runtime.database.reader._raw  # type: ignore[attr-defined]
             assert not raw.in_transaction
             await company.ask(a_task("ok", mode="manual"))
-            cut = await storage.sqlite.wal.shrink_wal(runtime.database, above_bytes=0)
-            assert cut == storage.sqlite.wal.WalState(0), "nobody is in the way"
+            cut = await cut_wal(runtime)
+            assert cut == WalState(0), "nobody is in the way"
 
 
 async def test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_he_goes(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
     """C55: one warning when it is above its bound, however long; the sweep cuts it as soon as nobody is in the way."""
     assert (SHRINK_ABOVE_BYTES, WAL_BYTES_KEPT) == (16 * MB, 64 * MB)
-    monkeypatch.setattr(storage.sqlite.wal.shrink_wal, "__defaults__", (MB // 4,))
-    monkeypatch.setattr(actors.runtime.housekeeping, "WAL_BYTES_KEPT", MB // 2)
     async with a_host(db_path) as runtime:
+        runtime.database.wal_kept_bytes, runtime.database.wal_cut_above_bytes = MB // 2, MB // 4
         sizes: list[int] = []
         with a_long_reader(db_path):
             await transitions(runtime, 3, sizes)
@@ -131,7 +135,7 @@ async def test_the_writer_goes_on_while_the_wal_cannot_be_cut(
         await settled(runtime.company("k"), "a")
         with a_long_reader(db_path):
             await runtime.company("k").ask(a_task("ok", id="b"))
-            state = await storage.sqlite.wal.shrink_wal(runtime.database, above_bytes=0)
+            state = await cut_wal(runtime)
             assert state.pinned
             assert state.bytes > 0
             await runtime.company("k").ask(a_task("ok", id="c"))

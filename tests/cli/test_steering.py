@@ -18,8 +18,9 @@ import trio
 from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
 from actors.cli.steering import COMMAND_OF, COMMANDS
-from actors.runtime import intake
+from actors.runtime import inbox_host
 from actors.wire import message_kinds
+from storage.contract.inbox import WAITING_MAX_OF_COMPANY
 from tests.inbox.support import Post
 from tests.runtime.support import sql
 
@@ -227,7 +228,9 @@ def test_where_no_host_runs_nothing_is_sent_unless_it_may_be_later(place: Place)
 def test_a_run_does_all_that_waits_for_it_before_it_ends(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "EACH_MAX", 1)  # so that it takes a while, in which nothing goes on by itself
+    monkeypatch.setattr(
+        inbox_host, "EACH_MAX", 1
+    )  # so that it takes a while, in which nothing goes on by itself
     place.plan(PLAN)
     place.run()
     post = Post(place.db)
@@ -278,16 +281,14 @@ def test_a_host_that_is_killed_leaves_what_it_has_not_done_to_the_next(place: Pl
     ]
 
 
-def test_an_inbox_that_is_full_takes_no_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storage.sqlite import inbox
-
-    monkeypatch.setattr(inbox, "WAITING_MAX_OF_COMPANY", 1)
+def test_an_inbox_that_is_full_takes_no_more(place: Place) -> None:
     place.plan(PLAN)
     place.run()
+    Post(place.db).fill(WAITING_MAX_OF_COMPANY - 1, "acme")
     assert place.cli("pause", "acme", "--later").status == 0
     done = place.cli("pause", "acme", "--later")
     assert (done.status, done.out) == (3, "")
-    assert "the inbox of company 'acme' holds 1 messages that wait" in done.err
+    assert "the inbox of company 'acme' holds 1000 messages that wait" in done.err
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

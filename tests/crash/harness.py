@@ -32,6 +32,7 @@ import trio
 from trio.testing import MockClock
 
 import actors.runtime.runtime
+import storage.sqlite.deletion
 import storage.sqlite.retention
 from actors import Context, Retention, Runtime, Submit, SubmitMany, Submitted, TaskStatus
 from actors.handlers import Handler, freeze
@@ -63,6 +64,7 @@ from actors.runtime.runtime import Options, run_database
 from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from tests.invariants import check_file, check_runtime
+from tests.stores import rows_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -236,20 +238,19 @@ class Script:
     async def told(self, kind: str) -> bool:
         """Whether the log has such an event."""
         statement = "SELECT 1 FROM events WHERE kind = ? LIMIT 1"
-        return await self.runtime.database.read(
-            lambda conn: conn.execute(statement, (kind,)).fetchone() is not None
-        )
+        return bool(await rows_of(self.runtime.database, statement, kind))
 
     async def count(self, table: str) -> int:
         """How many rows the table has."""
         self._refuse_the_dead()
         statement = f"SELECT count(*) FROM {table}"
-        return await self.runtime.database.read(lambda conn: int(conn.execute(statement).fetchone()[0]))
+        ((count,),) = await rows_of(self.runtime.database, statement)
+        return int(count)
 
     async def fired(self, *, by_hand: bool = False) -> int:
         """How many tasks the schedules have made."""
         statement = "SELECT count(*) FROM tasks WHERE schedule IS NOT NULL AND (nominal_ms IS NULL) = ?"
-        rows = await self.runtime.database.read(lambda conn: conn.execute(statement, (by_hand,)).fetchall())
+        rows = await rows_of(self.runtime.database, statement, by_hand)
         return int(rows[0][0])
 
     async def until_fired(self, count: int) -> None:
@@ -323,7 +324,8 @@ def live(scenario: Scenario, path: Path, world: World, kill: Kill | None = None)
 
     with _deterministic(scenario), pytest.MonkeyPatch.context() as patch:
         patch.setattr(actors.runtime.runtime, "SETTLE_S", 0.0)
-        patch.setattr(storage.sqlite.retention, "ROWS_MAX", 5)  # so that what goes in units goes in several
+        for module in (storage.sqlite.deletion, storage.sqlite.retention):
+            patch.setattr(module, "ROWS_MAX", 5)  # so that what goes in steps goes in several
         trio.run(main, clock=MockClock(autojump_threshold=0))
     return life
 

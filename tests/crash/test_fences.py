@@ -35,6 +35,7 @@ from storage.contract.store import Query
 from storage.sqlite.connection import Connection
 from storage.sqlite.engine import carry_out
 from tests.conftest import Opened
+from tests.stores import Plain
 
 from .harness import Kill, World, live
 from .test_dying_processes import ONE
@@ -58,7 +59,7 @@ async def test_an_actor_whose_company_was_claimed_by_another_starts_nothing(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", handler="work", id="a", mode="manual"))
         events = await _log_of(runtime)
-        await runtime.database.writer.commit(ClaimCompany("acme", create=True))
+        await runtime.database.commit(ClaimCompany("acme", create=True))
         with pytest.raises(RuntimeClosed, match="epoch"):
             await acme.ask(Start("a"))
         assert worked == []
@@ -214,12 +215,12 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
     names = ["a", "b", "c", "d"]
     async with opened({}) as runtime, trio.open_nursery() as nursery:
         seen = list[Event]()
-        await runtime.database.writer.commit(
-            lambda conn: (
-                conn.execute(
+        await runtime.database.commit(
+            Plain(
+                lambda conn: conn.execute(
                     "CREATE TRIGGER refuse BEFORE INSERT ON tasks WHEN NEW.title = 'poison'"
                     " BEGIN SELECT RAISE(ABORT, 'planted'); END"
-                ).rowcount
+                )
             )
         )
 
@@ -242,8 +243,8 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
                 for name in names:
                     senders.start_soon(submit, name, number)
         await run_until_idle(runtime)
-        assert runtime.database.writer.statistics.largest_batch_units > 1
-        await runtime.database.writer.commit(lambda conn: conn.execute("DROP TRIGGER refuse").rowcount)
+        assert runtime.database.statistics.largest_batch_units > 1
+        await runtime.database.commit(Plain(lambda conn: conn.execute("DROP TRIGGER refuse")))
         for name in names:
             mine = [event for event in seen if event.company == name]
             good = {f"t{number}" for number in range(6) if number % 3 != names.index(name) % 3}
@@ -334,8 +335,8 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", id="a", mode="manual"))
         cursor = (await _log_of(runtime))[-1].position
-        await runtime.database.writer.commit(
-            lambda conn: conn.execute("DELETE FROM events WHERE position = ?", (cursor,)).rowcount
+        await runtime.database.commit(
+            Plain(lambda conn: conn.execute("DELETE FROM events WHERE position = ?", (cursor,)))
         )
         await acme.ask(Submit("b", id="b", mode="manual"))
         assert [event.task for event in await _log_of(runtime, after=cursor)] == ["b"]

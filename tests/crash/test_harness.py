@@ -13,6 +13,8 @@ import trio
 
 from actors import Context, Submit
 from actors.handlers import Handler
+from storage.contract.companies import ListCompanies
+from storage.errors import StoreClosed
 
 from .harness import Death, Kill, Killed, Life, Scenario, Script, World, deaths, exhaust, live
 from .scenarios import CHAIN, handlers
@@ -51,8 +53,8 @@ def test_a_dead_process_reads_nothing_writes_nothing_and_does_nothing(folder: Pa
             with pytest.raises(Killed):
                 await database._writing.run(lambda raw: raw.execute("DELETE FROM events"))
             tried.append("write")
-            with pytest.raises(sqlite3.ProgrammingError):
-                await database.read(lambda raw: raw.execute("SELECT 1"))
+            with pytest.raises(StoreClosed):
+                await database.fetch(ListCompanies())
             tried.append("read")
             with pytest.raises(Killed):
                 world.effect(ctx)

@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 
-from actors import Message, Runtime, TurnkeeperError
-from actors.runtime.letters import Letter, letter_of
+from actors import Message, Pause, Runtime, TurnkeeperError
+from actors.runtime.inbox_client import Letter, letter_of
 from actors.wire import encode_message
-from storage.sqlite import inbox
+from storage.contract.inbox import FindMessage, PutMessage
 from storage.sqlite.connection import transaction
+from storage.sqlite.engine import answer, carry_out
 from storage.sqlite.opening import open_sender
 from tests.runtime.support import sql
 
@@ -30,8 +31,9 @@ class Post:
         """As `Inbox.send` does, here and now."""
         self.count += 1
         key = id or f"m{self.count}"
+        put = PutMessage(company, key, encode_message(message), SENT_MS)
         with closing(open_sender(self.path, busy_ms=5_000)) as raw:
-            transaction(raw, lambda conn: inbox.put(conn, company, key, encode_message(message), SENT_MS))
+            transaction(raw, lambda conn: carry_out(conn, put))
         return key
 
     def plant(self, text: object, company: object = "acme", id: object = None) -> None:
@@ -41,9 +43,17 @@ class Post:
         columns = "company, id, sent_ms, message"
         sql(self.path, f"INSERT INTO inbox ({columns}) VALUES (?, ?, 0, ?)", company, key, text)
 
+    def fill(self, count: int, company: str) -> None:
+        """As many messages that wait."""
+        self.count += count
+        numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+        rows = f"{numbers} SELECT ?, 'f' || i, 0, ? FROM n"
+        text = encode_message(Pause())
+        sql(self.path, f"INSERT INTO inbox (company, id, sent_ms, message) {rows}", count, company, text)
+
     def letter(self, id: str, company: str = "acme") -> Letter:
         with closing(open_sender(self.path, busy_ms=5_000)) as raw:
-            row = inbox.find(raw, company, id)
+            row = answer(raw, FindMessage(company, id))
         assert row is not None
         return letter_of(row)
 

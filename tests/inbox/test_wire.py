@@ -52,7 +52,7 @@ from actors.wire import (
     message_kinds,
     reply_type,
 )
-from storage.sqlite.inbox import MESSAGE_CHARS_MAX
+from storage.contract.inbox import MESSAGE_CHARS_MAX
 from tests.core.examples import examples
 
 KINDS = sorted(message_kinds())

@@ -104,8 +104,10 @@ SCHEDULES = "tests/core/test_schedules.py"
 BY_STATE = "tests/core/test_schedule_by_state.py"
 TIME = "tests/cases/test_schedules.py"
 ROUND = "tests/runtime/test_schedules.py"
-INTAKE = "tests/inbox/test_intake.py"
-LETTERS = "tests/inbox/test_letters.py"
+INTAKE = "tests/inbox/test_inbox_host.py"
+LETTERS = "tests/inbox/test_inbox_client.py"
+CONTRACT_INBOX = "tests/storage/contract/test_inbox.py"
+CONTRACT_RETENTION = "tests/storage/contract/test_retention.py"
 WIRE = "tests/inbox/test_wire.py"
 CRASHED_INBOX = (
     "tests/crash/test_inbox.py::test_a_kill_at_any_commit_makes_no_message_happen_twice_or_not_at_all"
@@ -273,7 +275,7 @@ BEGIN
     Mutant(
         "a commit is not synced",
         "5",
-        "storage/opening.py",
+        "storage/sqlite/opening.py",
         '"full": "PRAGMA synchronous = FULL"',
         '"full": "PRAGMA synchronous = NORMAL"',
         (
@@ -284,7 +286,7 @@ BEGIN
     Mutant(
         "a transaction is never committed",
         "5",
-        "storage/store.py",
+        "storage/sqlite/database.py",
         'connection.execute("COMMIT")',
         'connection.execute("ROLLBACK")',
         (KEPT,),
@@ -292,7 +294,7 @@ BEGIN
     Mutant(
         "a run's moves are not written",
         "5",
-        "storage/units.py",
+        "storage/sqlite/unit_of_work.py",
         "    changed = [_run_row(unit.company_id, run) for unit in units for run in unit.runs]\n",
         "    changed: list[Row] = []\n",
         (SOUND, KEPT),
@@ -300,7 +302,7 @@ BEGIN
     Mutant(
         "a company's settings are not written",
         "5",
-        "storage/units.py",
+        "storage/sqlite/unit_of_work.py",
         "for unit in units if unit.company is not None)",
         "for unit in units if unit.company is None)",
         (KEPT,),
@@ -308,7 +310,7 @@ BEGIN
     Mutant(
         "two turns of one company are written as if they were of two",
         "2",
-        "storage/writer.py",
+        "storage/group_commit.py",
         "(turn is None or turn.company_id in companies)",
         "turn is None",
         (f"{UNITS}::test_two_turns_of_one_company_in_one_batch_keep_their_order",),
@@ -316,7 +318,7 @@ BEGIN
     Mutant(
         "what is written between two turns is written after them",
         "2",
-        "storage/writer.py",
+        "storage/group_commit.py",
         "(turn is None or turn.company_id in companies)",
         "turn is not None and turn.company_id in companies",
         (f"{UNITS}::test_a_unit_between_turns_is_run_between_them",),
@@ -373,7 +375,7 @@ BEGIN
     Mutant(
         "two processes own one database",
         "6",
-        "storage/ownership.py",
+        "storage/sqlite/ownership.py",
         "            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "            pass\n",
         (OWNER,),
@@ -455,7 +457,7 @@ BEGIN
     Mutant(
         "a refused unit takes its neighbours along",
         "8",
-        "storage/writer.py",
+        "storage/group_commit.py",
         '            raw.execute("ROLLBACK TO unit")\n',
         "            pass\n",
         (BATCH, ROLLED_BACK),
@@ -499,7 +501,7 @@ BEGIN
     Mutant(
         "numbers of a company have gaps",
         "10",
-        "storage/units.py",
+        "storage/sqlite/unit_of_work.py",
         "            None if first_seq is None else first_seq + place,\n",
         "            None if first_seq is None else first_seq + 2 * place,\n",
         (STORY, SOUND),
@@ -676,7 +678,7 @@ BEGIN
     Mutant(
         "a writer answers before it has committed",
         "5",
-        "storage/writer.py",
+        "storage/group_commit.py",
         "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
         "        for pending in batch:\n            pending._answer(Value(None))\n"
         "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
@@ -1060,7 +1062,7 @@ BEGIN
     Mutant(
         "a task that others depend on is pruned",
         "retention",
-        "storage/retention.py",
+        "storage/sqlite/retention.py",
         '    return [row[0] for row in conn.execute(SQL["dependents_of"], params).fetchall()]\n',
         "    return []\n",
         (
@@ -1071,31 +1073,55 @@ BEGIN
     Mutant(
         "a chain goes one task at a time",
         "retention",
-        "storage/retention.py",
-        "            work.extend(upstream_seqs(conn, company_id, seq))\n",
+        "storage/sqlite/retention.py",
+        "            work.extend(_upstream_seqs(conn, company_id, seq))\n",
         "            pass\n",
         (f"{AGES}::test_a_chain_goes_from_its_end_in_one_pass",),
     ),
     Mutant(
         "a task is pruned in the middle of a turn",
         "retention",
-        "actors/runtime/housekeeping.py",
-        "        if cell is None:\n            unit = prepare(company.epoch, ())\n",
-        "        if True:\n            unit = prepare(company.epoch, ())\n",
+        "actors/runtime/retention/housekeeping.py",
+        "        if cell is None:\n            operation = prepare(claim, ())\n",
+        "        if True:\n            operation = prepare(claim, ())\n",
         (f"{AGES}::test_what_a_turn_has_read_does_not_go_before_its_commit",),
     ),
     Mutant(
         "a task is pruned under an actor that has just come",
         "retention",
-        "actors/runtime/pruning.py",
-        "        if row is None or row[0] != self.epoch:\n",
-        "        if row is None:\n",
+        "storage/sqlite/deletion.py",
+        "    if epoch_of(conn, claim.company_id) != claim.epoch:\n",
+        "    if epoch_of(conn, claim.company_id) is None:\n",
         (f"{AGES}::test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch",),
+    ),
+    Mutant(
+        "attempts are pruned with a stale claim",
+        "retention",
+        "storage/sqlite/retention.py",
+        "    check_claim(conn, asked.claim)\n    company_id = asked.claim.company_id\n    params",
+        "    pass\n    company_id = asked.claim.company_id\n    params",
+        (f"{CONTRACT_RETENTION}::test_an_operation_with_a_stale_claim_changes_nothing",),
+    ),
+    Mutant(
+        "tasks are pruned with a stale claim",
+        "retention",
+        "storage/sqlite/retention.py",
+        "    check_claim(conn, asked.claim)\n    company_id = asked.claim.company_id\n    gone",
+        "    pass\n    company_id = asked.claim.company_id\n    gone",
+        (f"{CONTRACT_RETENTION}::test_an_operation_with_a_stale_claim_changes_nothing",),
+    ),
+    Mutant(
+        "a company is marked with a stale claim",
+        "retention",
+        "storage/sqlite/deletion.py",
+        "    check_claim(conn, claim)\n",
+        "    pass\n",
+        (f"{CONTRACT_RETENTION}::test_an_operation_with_a_stale_claim_changes_nothing",),
     ),
     Mutant(
         "a task is pruned that the actor holds in memory",
         "retention",
-        "actors/runtime/pruning.py",
+        "actors/runtime/retention/pruning.py",
         "if task not in held and seq not in alive]",
         "if seq not in alive]",
         (f"{AGES}::test_what_the_actor_holds_in_memory_stays_until_it_has_left",),
@@ -1103,9 +1129,9 @@ BEGIN
     Mutant(
         "attempts that were left behind are forgotten",
         "retention",
-        "actors/runtime/housekeeping.py",
-        "for attempt in (*registry.of_company(company), *left))",
-        "for attempt in registry.of_company(company))",
+        "actors/runtime/retention/housekeeping.py",
+        "return [*registry.of_company(company), *left]",
+        "return [*registry.of_company(company), *list(left)[:0]]",
         (f"{AGES}::test_what_an_attempt_was_left_behind_of_stays_until_it_has_returned",),
     ),
     Mutant(
@@ -1140,7 +1166,7 @@ BEGIN
     Mutant(
         "a pass goes in one unit",
         "retention",
-        "storage/retention.py",
+        "storage/contract/retention.py",
         "ROWS_MAX: Final = 500\n",
         "ROWS_MAX: Final = 500_000\n",
         (f"{DELETION}::test_it_goes_in_small_units_between_which_others_get_their_turn",),
@@ -1168,50 +1194,50 @@ BEGIN
     Mutant(
         "lines go and the floor stays",
         "10",
-        "storage/retention.py",
+        "storage/sqlite/retention.py",
+        "    for company_id, top in {**tops, WHOLE_LOG: Floor(last)}.items():\n",
         "    for company_id, top in tops.items():\n",
-        "    for company_id, top in list(tops.items())[1:]:\n",
         (f"{FLOORS}::test_a_cursor_below_the_floor_is_refused_and_told_where_the_floor_is",),
     ),
     Mutant(
         "the log goes with a hole",
         "10",
-        "storage/retention.py",
-        "        elif row[1] <= cutoffs.now_ms:\n            break\n",
+        "storage/sqlite/retention.py",
+        "        elif row[1] <= now_ms:\n            break\n",
         "",
         (f"{AGES}::test_a_line_that_is_young_keeps_what_stands_behind_it",),
     ),
     Mutant(
         "each pruning of the log is told to the next for ever",
         "10",
-        "storage/retention.py",
-        "return rows[-1][0] if any(row[2] != kind for row in rows) else None",
-        "return rows[-1][0] if rows else None",
+        "storage/sqlite/retention.py",
+        "return old[-1][0] if any(row[2] != LOG_PRUNED for row in old) else None",
+        "return old[-1][0] if old else None",
         (f"{AGES}::test_a_log_of_nothing_but_prunings_is_left_alone",),
     ),
     # --- deleting a company
     Mutant(
         "a company that runs is deleted",
         "retention",
-        "actors/runtime/deletion.py",
-        "        if active or self.attempts:\n",
-        "        if self.attempts:\n",
+        "storage/sqlite/deletion.py",
+        "    if active or asked.attempts:\n",
+        "    if asked.attempts:\n",
         (f"{MAINTENANCE}::test_what_a_dead_process_left_is_left_to_the_next_host",),
     ),
     Mutant(
         "a company that nobody deleted goes",
         "retention",
-        "actors/runtime/deletion.py",
-        "            raise NotMarked\n",
-        "            pass\n",
+        "storage/sqlite/deletion.py",
+        "    if row is None:\n        raise StaleEpoch(claim.name, claim.epoch)\n    if inbox",
+        '    row = row or ("", 0, 0, 0)\n    if inbox',
         (f"{DELETION}::test_nothing_of_a_company_that_nobody_deleted_goes",),
     ),
     Mutant(
         "an actor of a deleted company goes on",
         "retention",
         "storage/sqlite/sql/queries.sql",
-        "UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL\n",
-        "UPDATE companies SET name = NULL, due_ms = NULL\n",
+        "UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL WHERE",
+        "UPDATE companies SET name = NULL, due_ms = NULL WHERE",
         (f"{DELETION}::test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more",),
     ),
     Mutant(
@@ -1233,8 +1259,8 @@ BEGIN
     Mutant(
         "a deletion that was cut short is forgotten",
         "5",
-        "actors/runtime/housekeeping.py",
-        "            if company_id not in self._waited_for:\n",
+        "actors/runtime/retention/housekeeping.py",
+        "            if claim.company_id not in self._waited_for:\n",
         "            if False:\n",
         (
             f"{DELETION}::test_who_stops_waiting_does_not_stop_it",
@@ -1244,7 +1270,7 @@ BEGIN
     Mutant(
         "a table is forgotten when a company is deleted",
         "retention",
-        "storage/retention.py",
+        "storage/sqlite/deletion.py",
         '"company_quarantine"),\n',
         "None),\n",
         (
@@ -1255,7 +1281,7 @@ BEGIN
     Mutant(
         "a copy is not checked",
         "retention",
-        "storage/backup.py",
+        "storage/sqlite/backup.py",
         '        if found != ["ok"]:\n',
         "        if False:\n",
         (f"{COPIES}::test_a_copy_that_does_not_hold_together_is_none",),
@@ -1263,7 +1289,7 @@ BEGIN
     Mutant(
         "a copy overwrites",
         "retention",
-        "storage/backup.py",
+        "storage/sqlite/backup.py",
         "        if os.path.lexists(name):\n",
         "        if False:\n",
         (f"{COPIES}::test_nothing_is_overwritten_and_nothing_that_lies_there_becomes_a_part_of_it",),
@@ -1271,7 +1297,7 @@ BEGIN
     Mutant(
         "a copy ends the processes of its original",
         "retention",
-        "storage/backup.py",
+        "storage/sqlite/backup.py",
         '        raw.execute(SQL["forget_processes"])\n',
         "",
         (f"{COPIES}::test_processes_of_the_original_are_not_in_the_copy",),
@@ -1279,7 +1305,7 @@ BEGIN
     Mutant(
         "a reading leaves its snapshot open",
         "retention",
-        "storage/store.py",
+        "storage/sqlite/database.py",
         "            connection.text_factory = str\n    finally:\n        roll_back(connection)\n",
         "            connection.text_factory = str\n    finally:\n        pass\n",
         (
@@ -1290,7 +1316,7 @@ BEGIN
     Mutant(
         "a write-ahead log that has grown stays so",
         "retention",
-        "storage/wal.py",
+        "storage/sqlite/wal.py",
         '    busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()\n    return bool(busy)\n',
         "    return False\n",
         (f"{BOUNDS}::test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_he_goes",),
@@ -1665,7 +1691,7 @@ BEGIN
     Mutant(
         "that an attempt is superseded dies with the actor",
         "people",
-        "storage/loading.py",
+        "storage/sqlite/loading.py",
         "        superseded=bool(row[14]),\n",
         "",
         (f"{BACK}::test_that_an_attempt_is_superseded_survives_a_new_actor_and_a_new_process",),
@@ -1743,7 +1769,7 @@ BEGIN
     Mutant(
         "an edit takes the upstreams of a run that has begun",
         "people",
-        "storage/units.py",
+        "storage/sqlite/unit_of_work.py",
         '    _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))\n',
         "",
         (f"{PEOPLE}::test_an_edit_of_the_dependencies_counts_from_the_next_run_on_also_for_their_results",),
@@ -1836,7 +1862,7 @@ BEGIN
     Mutant(
         "the answer follows in a commit of its own",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         """        envelope = Envelope(row.message, row, row.stored.number)
         self._begin(row)
         try:
@@ -1870,7 +1896,7 @@ BEGIN
     Mutant(
         "a control message overtakes what was sent before it",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "            if lane is not None and row.message.control is not lane:\n",
         "            if False:\n",
         (f"{INTAKE}::test_messages_of_a_company_are_taken_in_their_order_and_no_control_message_overtakes",),
@@ -1878,9 +1904,9 @@ BEGIN
     Mutant(
         "the next rows are taken while some are under way",
         "inbox",
-        "actors/runtime/intake.py",
-        "        busy = tuple(self._under_way)\n",
-        "        busy: tuple[str, ...] = ()\n",
+        "actors/runtime/inbox_host.py",
+        "NextMessages(tuple(self._under_way), ",
+        "NextMessages((), ",
         (f"{INTAKE}::test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits",),
     ),
     Mutant(
@@ -1902,9 +1928,9 @@ BEGIN
     Mutant(
         "a change by another process is not seen",
         "inbox",
-        "actors/runtime/intake.py",
-        "            if version == known:\n",
-        "            if known is not None:\n",
+        "storage/sqlite/inbox.py",
+        "    if version == asked.known:\n",
+        "    if asked.known is not None:\n",
         (
             f"{INTAKE}::test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written",
             f"{INTAKE}::test_a_message_that_comes_while_the_host_itself_writes_is_seen_too",
@@ -1913,15 +1939,15 @@ BEGIN
     Mutant(
         "the table is read at every look",
         "inbox",
-        "actors/runtime/intake.py",
-        "            if version == known:\n",
-        "            if False:\n",
-        (f"{INTAKE}::test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written",),
+        "storage/sqlite/inbox.py",
+        "    if version == asked.known:\n",
+        "    if False:\n",
+        (f"{CONTRACT_INBOX}::test_nothing_is_looked_for_while_nobody_else_has_written",),
     ),
     Mutant(
         "who rests is asked again and again",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         "isinstance(what, ActorCrashed | CompanyDeleted | CompanyParked)",
         "isinstance(what, CompanyDeleted | CompanyParked)",
         (
@@ -1931,7 +1957,7 @@ BEGIN
     Mutant(
         "a row for a company without a name is taken",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         '    check_name(row.company, what="a company\'s name")\n',
         "",
         (f"{INTAKE}::test_a_broken_row_is_answered_in_its_row_and_harms_nobody",),
@@ -1939,32 +1965,32 @@ BEGIN
     Mutant(
         "an answer goes as soon as it is there",
         "inbox",
-        "actors/runtime/intake.py",
-        "        before_ms = self._runtime.now_ms() - inbox.KEPT_MS\n",
+        "actors/runtime/inbox_host.py",
+        "        before_ms = self._runtime.now_ms() - KEPT_MS\n",
         "        before_ms = self._runtime.now_ms()\n",
         (f"{INTAKE}::test_an_answered_row_goes_a_week_after_its_answer_and_its_id_is_free_again",),
     ),
     Mutant(
         "a deleted company leaves behind what was said to it",
         "inbox",
-        "actors/runtime/deletion.py",
-        "        if inbox.forget(conn, self.company_id):\n",
-        "        if False:\n",
+        "storage/sqlite/deletion.py",
+        "    if inbox.forget(conn, claim.company_id):\n",
+        "    if False:\n",
         (f"{INTAKE}::test_a_company_that_is_deleted_takes_with_it_what_was_said_to_it",),
     ),
     Mutant(
         "another message under the same id is the same message",
         "inbox",
-        "storage/inbox.py",
-        "        if there.message != message:\n",
+        "storage/sqlite/inbox.py",
+        "        if there.message != asked.message:\n",
         "        if False:\n",
         (f"{LETTERS}::test_the_same_message_under_the_same_id_is_done_once_and_has_its_first_answer",),
     ),
     Mutant(
         "any number may wait",
         "inbox",
-        "storage/inbox.py",
-        "    if of_company >= WAITING_MAX_OF_COMPANY:\n",
+        "storage/sqlite/inbox.py",
+        "    if of_company >= asked.of_company_max:\n",
         "    if False:\n",
         (f"{LETTERS}::test_the_inbox_takes_only_so_many_and_a_company_cannot_fill_it",),
     ),

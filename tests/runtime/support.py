@@ -62,7 +62,7 @@ async def a_host(
         yield runtime
         runtime.registry.check()
     assert not timeless or trio.current_time() == began_s, "a timer had to stand in for a wake"
-    assert len(runtime.registry) == 0 or not runtime.database.writer.available
+    assert len(runtime.registry) == 0 or runtime.database.cause is not None
 
 
 async def settled(company: Company, task: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 import trio
@@ -31,9 +30,11 @@ from actors import (
     SubmitMany,
     TaskUnknown,
 )
-from actors.runtime.deletion import DeleteSome, NotMarked, finish_deletion
-from storage.errors import UnitRefused
-from storage.sqlite.retention import ROWS_MAX, TABLES, remove_some
+from actors.runtime.retention.pruning import REST_S
+from storage.contract.companies import FindCompany
+from storage.contract.retention import ROWS_MAX, DeleteSome
+from storage.errors import StaleEpoch, UnitRefused
+from storage.sqlite.deletion import TABLES
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -48,6 +49,7 @@ from tests.runtime.support import (
     sql,
     stored_events,
 )
+from tests.stores import WatchedStore
 
 
 async def something_of_everything(runtime: Runtime, name: str) -> None:
@@ -234,21 +236,20 @@ async def test_a_reader_of_its_log_hears_of_it_and_can_read_on_with_the_next_of_
 
 
 async def test_the_whole_log_goes_on_over_a_deletion_and_names_the_company_until_it_is_gone(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
     seen: list[Event] = []
 
-    async def when_all_have_read(*args: Any) -> Any:
-        await trio.testing.wait_all_tasks_blocked()
-        return await finish_deletion(*args)
-
-    monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", when_all_have_read)
+    async def until_all_have_read(asked: object) -> None:
+        if isinstance(asked, DeleteSome):
+            await trio.testing.wait_all_tasks_blocked()
 
     async def follow(runtime: Runtime) -> None:
         async for event in runtime.events():
             seen.append(event)
 
     async with trio.open_nursery() as nursery, a_host(db_path) as runtime:
+        runtime.housekeeper.store = WatchedStore(runtime.database, wait=until_all_have_read)
         nursery.start_soon(follow, runtime)
         await runtime.company("k").ask(a_task("ok", id="a", mode="manual"))
         await trio.testing.wait_all_tasks_blocked()
@@ -261,17 +262,22 @@ async def test_the_whole_log_goes_on_over_a_deletion_and_names_the_company_until
 
 
 async def test_it_goes_in_small_units_between_which_others_get_their_turn(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
+    left: list[int] = []
     removed: list[int] = []
 
-    def watched(conn: Any, company_id: int) -> dict[str, int]:
-        counts = remove_some(conn, company_id)
-        removed.append(sum(counts.values()))
-        return counts
+    def count(asked: object) -> None:
+        if isinstance(asked, DeleteSome):
+            left.append(sum(map(len, rows_of(db_path, asked.claim.company_id).values())))
 
-    monkeypatch.setattr("actors.runtime.deletion.remove_some", watched)
+    def compare(asked: object, _answer: object) -> None:
+        if isinstance(asked, DeleteSome):
+            now = sum(map(len, rows_of(db_path, asked.claim.company_id).values()))
+            removed.append(left[-1] - now)
+
     async with a_host(db_path) as runtime:
+        runtime.housekeeper.store = WatchedStore(runtime.database, before=count, after=compare)
         await runtime.company("k").ask(SubmitMany([Submit("x", nodes=[]) for _ in range(1000)]))
         await idle(runtime)
         answered: list[int] = []
@@ -386,15 +392,16 @@ async def test_one_that_is_parked_has_to_be_unparked_first(db_path: Path, autoju
 
 
 async def test_an_actor_of_it_that_was_overlooked_can_write_nothing_any_more(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a", mode="manual"))
         assert runtime.actor("k") is not None
-        monkeypatch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
         setattr(runtime.supervisor, "find", lambda _name: None)  # noqa: B010 - of one instance
-        await runtime.delete_company("k")
+        with trio.move_on_after(REST_S / 2) as scope:
+            await runtime.delete_company("k")
+        assert scope.cancelled_caught, "marked, and not gone yet"
         delattr(runtime.supervisor, "find")
         assert sql(db_path, "SELECT name FROM companies") == [(None,)]
         with pytest.raises(RuntimeClosed, match="epoch"):
@@ -408,8 +415,10 @@ async def test_nothing_of_a_company_that_nobody_deleted_goes(
     async with a_host(db_path) as runtime:
         await something_of_everything(runtime, "k")
         before = rows_of(db_path, 1)
-        with pytest.raises(NotMarked):
-            await runtime.database.writer.commit(DeleteSome(1, 0))
+        company = await runtime.housekeeper.store.fetch(FindCompany("k"))
+        assert company is not None
+        with pytest.raises(StaleEpoch):
+            await runtime.housekeeper.store.commit(DeleteSome(company.claim, 0))
         assert rows_of(db_path, 1) == before
 
 

@@ -269,7 +269,7 @@ async def swept(path: Path, patch: pytest.MonkeyPatch) -> None:
 
 async def let_go(path: Path, patch: pytest.MonkeyPatch) -> None:
     """What is old goes, a company is deleted, and somebody reads for too long."""
-    patch.setattr("actors.runtime.housekeeping.WAL_BYTES_KEPT", 1000)
+    patch.setattr("actors.runtime.retention.housekeeping.WAL_BYTES_KEPT", 1000)
     patch.setattr(shrink_wal, "__defaults__", (0,))
     async with a_host(path) as runtime:
         for name in ("k", "other"):
@@ -298,7 +298,7 @@ async def cut(path: Path, _patch: pytest.MonkeyPatch) -> None:
 
 async def deleting(path: Path, patch: pytest.MonkeyPatch) -> None:
     """The last line of a company that is deleted, before it goes as well."""
-    patch.setattr("actors.runtime.housekeeping.finish_deletion", AsyncMock(return_value="later"))
+    patch.setattr("actors.runtime.retention.housekeeping.finish_deletion", AsyncMock(return_value="later"))
     async with a_host(path) as runtime:
         await runtime.company("k").ask(a_task("ok", id="a", mode="manual"))
         await runtime.delete_company("k")

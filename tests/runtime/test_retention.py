@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-import actors.runtime.pruning
+import actors.runtime.retention.pruning
 from actors import (
     Archive,
     Event,
@@ -32,12 +32,13 @@ from actors import (
     Unarchive,
     WorkState,
 )
-from actors.runtime.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
+from actors.runtime.retention.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
 from storage.contract.companies import ClaimCompany
+from storage.contract.retention import ROWS_MAX
 from storage.contract.store import Query
-from storage.sqlite.retention import LOOKED_MAX, ROWS_MAX
+from storage.sqlite.retention import LOOKED_MAX
 from tests.runtime.support import (
     Gated,
     GatedConnection,
@@ -105,10 +106,10 @@ async def test_by_default_nothing_goes_however_old_it_is(db_path: Path, autojump
         await settled(company, "b")
         await company.ask(Archive("b"))
         before = counts(db_path)
-        commits = runtime.database.writer.statistics.units
+        commits = runtime.database.statistics.units
         await trio.sleep(LONG_S)
         assert counts(db_path) == before
-        assert runtime.database.writer.statistics.units == commits
+        assert runtime.database.statistics.units == commits
         assert runtime.last_prune is None
         assert (await runtime.prune()) == PruneReport(EPOCH_MS + round(LONG_S * 1000))
 
@@ -300,7 +301,7 @@ async def test_a_chain_goes_from_its_end_in_one_pass(
         assert await tasks_of(runtime) == []
     told = of_kind(stored_events(db_path), "tasks.pruned")
     assert sum(event.data["count"] for event in told) == length + 1
-    assert all(event.data["count"] <= actors.runtime.pruning.TASKS_MAX for event in told)
+    assert all(event.data["count"] <= actors.runtime.retention.pruning.TASKS_MAX for event in told)
     assert len(told) <= 10, "many in one unit"
 
 
@@ -424,7 +425,7 @@ async def test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch
         between = runtime.housekeeper.between_turns
 
         async def after_a_claim(*args: Any) -> Any:
-            await runtime.database.writer.commit(ClaimCompany("k", create=True))
+            await runtime.database.commit(ClaimCompany("k", create=True))
             return await between(*args)
 
         setattr(runtime.housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance
@@ -614,9 +615,9 @@ async def test_a_pass_goes_in_units_between_which_others_get_their_turn(
 
         async def others() -> None:
             while True:
-                began = runtime.database.writer.statistics.batches
+                began = runtime.database.statistics.batches
                 await runtime.company("other").ask(a_task("ok", mode="manual"))
-                asked.append(runtime.database.writer.statistics.batches - began)
+                asked.append(runtime.database.statistics.batches - began)
                 await trio.sleep(0.001)
 
         async with trio.open_nursery() as nursery:

@@ -337,7 +337,7 @@ async def test_an_actor_that_was_replaced_ends_and_is_not_started_again(
         await idle(runtime)
         cell = runtime.supervisor.find("k")
         assert cell is not None
-        await runtime.database.writer.commit(ClaimCompany("k", create=True))
+        await runtime.database.commit(ClaimCompany("k", create=True))
         with pytest.raises(RuntimeClosed, match="a newer actor owns the company"):
             await company.ask(Submit("comes too late", id="late"))
         await trio.testing.wait_all_tasks_blocked()
@@ -355,7 +355,7 @@ async def test_a_replaced_actor_s_attempts_are_the_next_one_s_to_judge(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        await runtime.database.writer.commit(ClaimCompany("k", create=True))
+        await runtime.database.commit(ClaimCompany("k", create=True))
         with pytest.raises(RuntimeClosed):
             await company.ask(Submit("comes too late"))
         work.open.set()

@@ -348,9 +348,11 @@ PROGRAM = """
     from storage.sqlite.opening import open_writer
     from storage.group_commit import Writer
     from storage.sqlite.writing import SqliteEngine
+    from tests.stores import Plain
 
     path, situation = sys.argv[1], sys.argv[2]
 
+    @Plain
     def insert(raw):
         raw.execute("INSERT INTO t SELECT count(*) FROM t WHERE (SELECT count(*) FROM t) < 1000")
 

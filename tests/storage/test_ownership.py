@@ -265,7 +265,7 @@ async def test_a_forked_child_gets_a_clear_error_from_every_call(path: Path, kin
                 calls: list[Callable[[], object]] = [
                     lambda: drive(connection.run(lambda _: None)),
                     lambda: drive(connection.aclose()),
-                    lambda: drive(writer.commit(insert(1))),
+                    lambda: drive(writer.submit(insert(1)).wait()),
                     lambda: drive(writer.aclose(0)),
                     lambda: writer.submit(insert(1)),
                     lambda: acquire(path),
@@ -364,8 +364,9 @@ def test_children_of_multiprocessing_do_not_disturb_a_store_that_runs_on_a_threa
         from storage.sqlite.opening import open_writer
         from storage.group_commit import Writer
         from storage.sqlite.writing import SqliteEngine
+        from tests.stores import Plain
 
-        insert = lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t").lastrowid
+        insert = Plain(lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t").lastrowid)
 
         async def main():
             async with open_bridge() as bridge, trio.open_nursery() as nursery:

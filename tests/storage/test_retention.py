@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.sqlite.deletion import LAST, TABLES
 from storage.sqlite.opening import open_writer
-from storage.sqlite.retention import LAST, TABLES
 from storage.sqlite.statements import SQL
 
 

@@ -13,13 +13,15 @@ import pytest
 from outcome import Error, Value
 
 from storage.codec import encode
+from storage.contract.companies import ClaimCompany
 from storage.contract.turns import Committed, CommitTurn
 from storage.errors import StaleEpoch
 from storage.records import CompanyRecord, EventRecord, RunRecord, RunStatus, TaskRecord
-from storage.sqlite.companies import claim_company
 from storage.sqlite.connection import transaction
+from storage.sqlite.engine import carry_out
 from storage.sqlite.opening import open_writer
 from storage.sqlite.writing import commit_together
+from tests.stores import Plain
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def companies(raw: sqlite3.Connection) -> list[CompanyRecord]:
 
 
 def claimed(raw: sqlite3.Connection, name: str) -> CompanyRecord:
-    return transaction(raw, lambda conn: claim_company(conn, name))
+    company = transaction(raw, lambda conn: carry_out(conn, ClaimCompany(name, create=True)))
+    assert company is not None
+    return company
 
 
 def submitted(company: CompanyRecord, seq: int = 1, **fields: Any) -> CommitTurn:
@@ -127,5 +131,7 @@ def test_a_unit_between_turns_is_run_between_them(
     def count(conn: sqlite3.Connection) -> int:
         return int(conn.execute("SELECT count(*) FROM tasks").fetchone()[0])
 
-    outcomes = commit_together(raw, [submitted(companies[0]), count, submitted(companies[1]), count])
+    outcomes = commit_together(
+        raw, [submitted(companies[0]), Plain(count), submitted(companies[1]), Plain(count)]
+    )
     assert [outcome.unwrap() for outcome in outcomes[1::2]] == [1, 2]

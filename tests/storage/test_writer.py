@@ -32,6 +32,7 @@ from tests.storage.connections import (
     sqlite_error,
     writer_of,
 )
+from tests.stores import Plain
 
 BUSY = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
 
@@ -59,7 +60,7 @@ class Host:
 
     def submit_all(self, *units: Callable[[sqlite3.Connection], Any]) -> list[Submitted[Any]]:
         """Hand them in at once, so that they share a batch."""
-        return [self.writer.submit(unit) for unit in units]
+        return [self.writer.submit(Plain(unit)) for unit in units]
 
 
 @asynccontextmanager
@@ -197,7 +198,7 @@ async def test_a_refused_unit_is_rolled_back_alone_wherever_it_stands(
 async def test_a_refusal_carries_the_name_of_the_rule_and_its_words(guarded: Path) -> None:
     async with a_host(guarded) as host:
         with pytest.raises(UnitRefused, match="not so many") as caught:
-            await host.writer.commit(refused_by_trigger)
+            await host.writer.commit(Plain(refused_by_trigger))
     assert caught.value.code == "SQLITE_CONSTRAINT_TRIGGER"
     assert caught.value.message == "not so many"
     assert isinstance(caught.value.__cause__, sqlite3.IntegrityError)
@@ -538,7 +539,7 @@ async def test_a_transaction_under_way_when_the_loop_is_cancelled_is_answered_tr
                 insert(1)(raw)
                 return "committed"
 
-            pending = writer.submit(unit)
+            pending = writer.submit(Plain(unit))
             with trio.CancelScope(shield=True):
                 assert await pending.wait() == "committed"
         assert rows_of(path) == [1]

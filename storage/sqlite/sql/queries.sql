@@ -27,7 +27,8 @@ UPDATE companies SET event_seq = event_seq + ?, due_ms = ? WHERE company_id = ? 
 RETURNING event_seq;
 
 -- name: claim_holds
-SELECT 1 FROM companies WHERE company_id = ? AND epoch = ?;
+-- Of a company that is not being deleted.
+SELECT 1 FROM companies WHERE company_id = ? AND epoch = ? AND name IS NOT NULL;
 
 -- name: number_events
 -- Event numbers for what is no turn. The fence came before it.
@@ -518,7 +519,7 @@ INSERT INTO inbox_answers (number, answered_ms, answer) VALUES (:number, :answer
 
 -- name: inbox_answer_unless_answered
 -- For a message that was not carried out, or whose unit has answered it itself.
-UPDATE inbox SET answered_ms = :answered_ms, answer = :answer WHERE number = :number AND answered_ms IS NULL;
+UPDATE inbox SET answered_ms = ?, answer = ? WHERE number = ? AND answered_ms IS NULL;
 
 -- name: inbox_answer_all
 -- Whatever waits for a company that is being deleted.
@@ -568,7 +569,7 @@ DELETE FROM hosts WHERE host_id IN (SELECT host_id FROM hosts ORDER BY host_id L
   AND started_ms < :before_ms AND host_id < (SELECT max(host_id) FROM hosts);
 
 -- name: companies_after
-SELECT company_id, name, epoch, task_seq FROM companies
+SELECT company_id, name, task_seq FROM companies
 WHERE company_id > :after AND name IS NOT NULL ORDER BY company_id LIMIT :limit;
 
 -- name: epoch_of
@@ -642,17 +643,20 @@ WHERE run.company_id = :company_id AND run.slot > 0 ORDER BY run.slot LIMIT :lim
 
 -- name: mark_deleted
 -- The name is free from here on, and no actor of the company can write any more.
-UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL
-WHERE company_id = :company_id AND epoch = :epoch AND name IS NOT NULL;
+UPDATE companies SET name = NULL, epoch = epoch + 1, due_ms = NULL WHERE company_id = :company_id RETURNING epoch;
 
 -- name: insert_deletion
 INSERT INTO deletions (company_id, name, asked_ms) VALUES (:company_id, :name, :asked_ms);
 
 -- name: list_deletions
-SELECT company_id FROM deletions ORDER BY company_id LIMIT :limit;
+SELECT deletion.company_id, deletion.name, company.epoch
+FROM deletions AS deletion JOIN companies AS company USING (company_id) ORDER BY deletion.company_id;
 
 -- name: deletion
-SELECT name, tasks, attempts, events FROM deletions WHERE company_id = :company_id;
+-- One that goes on under this epoch.
+SELECT deletion.name, deletion.tasks, deletion.attempts, deletion.events
+FROM deletions AS deletion JOIN companies AS company USING (company_id)
+WHERE deletion.company_id = :company_id AND company.epoch = :epoch;
 
 -- name: count_deleted
 UPDATE deletions SET tasks = tasks + :tasks, attempts = attempts + :attempts, events = events + :events

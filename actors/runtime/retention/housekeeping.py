@@ -19,25 +19,24 @@ import trio
 
 from actors.core.state import CompanyState
 from actors.errors import CompanyDeleted, CompanyUnknown, RuntimeClosed
-from actors.retention import DeletedCompany, PruneReport, Retention
+from actors.runtime.attempts import Attempt
+from actors.runtime.describe import describe
+from actors.runtime.mailbox import Errand
+from actors.runtime.sweep import ANSWER_S, EVERY_S
+from storage.contract.companies import FindCompany
+from storage.contract.retention import ListDeletions, Logged, MarkDeleted, Marked
+from storage.contract.store import Operation, Store
+from storage.contract.turns import Committed
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
-from storage.group_commit import Unit
-from storage.records import CompanyRecord, EventRecord
-from storage.sqlite.companies import find_company
-from storage.sqlite.opening import WAL_BYTES_KEPT
-from storage.sqlite.retention import OldCompany
-from storage.sqlite.unit_of_work import Committed
-from storage.sqlite.wal import shrink_wal
+from storage.records import Claim, CompanyRecord, EventRecord
 
-from .deletion import MarkDeleted, finish_deletion, marked_companies
-from .describe import describe
-from .mailbox import Errand
-from .pruning import Pruner, Told
-from .sweep import ANSWER_S, EVERY_S
+from .deletion import finish_deletion, mark_of, refused_if_active
+from .policy import DeletedCompany, PruneReport, Retention
+from .pruning import Pruner
 
 if TYPE_CHECKING:
-    from .runtime import Runtime
-    from .supervisor import Cell
+    from actors.runtime.runtime import Runtime
+    from actors.runtime.supervisor import Cell
 
 T = TypeVar("T")
 
@@ -52,7 +51,7 @@ class Housekeeper:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.database = runtime.database
+        self.store: Store = runtime.database
         self.last: PruneReport | None = None
         self._pruner = Pruner(self)
         self._pruning = trio.Lock()
@@ -76,21 +75,22 @@ class Housekeeper:
 
     async def tidy(self) -> None:
         """One pass."""
-        for company_id in await marked_companies(self.database):
-            if company_id not in self._waited_for:
-                await self._finish_deletion(company_id)
+        for claim in await self.store.fetch(ListDeletions()):
+            if claim.company_id not in self._waited_for:
+                await self._finish_deletion(claim)
         await self._look_at_wal()
         retention = self._runtime.options.retention
         if not retention.keeps_all:
             await self._prune(retention, companies=trio.current_time() >= self._walk_at_s)
 
-    async def _finish_deletion(self, company_id: int) -> None:
+    async def _finish_deletion(self, claim: Claim) -> None:
         try:
-            await finish_deletion(self, company_id)
+            await finish_deletion(self, claim)
         except (StoreUnavailable, StoreClosed, OutcomeUnknown):
             raise
         except Exception as error:  # one company's, whatever it is; the next pass tries again
-            _log.warning("deletion.failed", company_id=company_id, cause=describe(error), exc_info=error)
+            cause = describe(error)
+            _log.warning("deletion.failed", company_id=claim.company_id, cause=cause, exc_info=error)
 
     # --- pruning --------------------------------------------------------------------------------------------
 
@@ -110,51 +110,59 @@ class Housekeeper:
         return self._runtime.now_ms()
 
     def alive(self, company: str) -> frozenset[int]:
+        return frozenset(attempt.ref.key.seq for attempt in self._attempts_of(company))
+
+    def _attempts_of(self, company: str) -> list[Attempt]:
+        """Those that live, and those that were left behind."""
         registry = self._runtime.registry
         left = (attempt for attempt in registry.abandoned if attempt.ref.company == company)
-        return frozenset(attempt.ref.key.seq for attempt in (*registry.of_company(company), *left))
+        return [*registry.of_company(company), *left]
 
-    def told(self, position: int, event: EventRecord) -> None:
-        self._runtime.told(position, event)
-
-    def published(self, company: str, events: tuple[EventRecord, ...], committed: Committed) -> None:
-        self._runtime.published(company, events, committed)
+    def told(self, company: str | None, logged: Logged) -> None:
+        if company is None:
+            self._runtime.told(logged.position, logged.event)
+        else:
+            assert logged.seq is not None, "it belongs to a company"
+            committed = Committed(logged.position, logged.seq)
+            self._runtime.published(company, (logged.event,), committed)
 
     async def between_turns(
-        self, company: OldCompany, prepare: Callable[[int, Container[str]], Unit[T] | None]
+        self, claim: Claim, prepare: Callable[[Claim, Container[str]], Operation[T] | None]
     ) -> T | None:
-        """Where an actor lives it does it, else nobody can come before the unit: it is handed in at once. One that
-        is parked is passed by, and so is another company that has the name by now.
+        """Where an actor lives it does it, else nobody can come before the operation: it is handed in at once. A
+        company that is parked is passed by, and so is another company that has the name by now.
         """
-        cell = self._runtime.supervisor.find(company.name)
+        cell = self._runtime.supervisor.find(claim.name)
         if cell is None:
-            unit = prepare(company.epoch, ())
+            operation = prepare(claim, ())
+            if operation is None:
+                return None
             try:
-                return None if unit is None else await self.database.writer.commit(unit)
+                return await self.store.commit(operation)
             except StaleEpoch:  # an actor has come, and maybe gone, since the company was looked at
                 return None
         if cell.parked is not None:
             return None
 
-        def prepared(state: CompanyState) -> Unit[T] | None:
-            same = state.company.company_id == company.company_id
-            return prepare(state.company.epoch, state.entries) if same else None
+        def prepared(state: CompanyState) -> Operation[T] | None:
+            own = state.company.claim
+            return prepare(own, state.entries) if own.company_id == claim.company_id else None
 
         errand = Errand(prepared)
         cell.mailbox.put_errand(errand)
         with trio.fail_after(ANSWER_S):
-            value: T | None = await errand.reply.wait()
-        return value
+            answer: T | None = await errand.reply.wait()
+        return answer
 
     # --- the write-ahead log --------------------------------------------------------------------------------
 
     async def _look_at_wal(self) -> None:
-        wal = await shrink_wal(self.database)
-        if wal.bytes > WAL_BYTES_KEPT and not self._wal_told:
+        wal = await self.store.shrink()
+        if wal.bytes > self.store.wal_kept_bytes and not self._wal_told:
             self._wal_told = True
-            data = {"bytes": wal.bytes, "limit_bytes": WAL_BYTES_KEPT}
+            data = {"bytes": wal.bytes, "limit_bytes": self.store.wal_kept_bytes}
             await self._runtime.record_event(EventRecord("wal.grown", self.now_ms(), data=data))
-        elif wal.bytes <= WAL_BYTES_KEPT and self._wal_told:
+        elif wal.bytes <= self.store.wal_kept_bytes and self._wal_told:
             self._wal_told = False
             event = EventRecord("wal.shrunk", self.now_ms(), data={"bytes": wal.bytes})
             await self._runtime.record_event(event)
@@ -165,10 +173,11 @@ class Housekeeper:
         """Mark the company and see to its end. See `Runtime.delete_company`."""
         order = _Order(name)
         try:
-            committed, events = await self._mark(order)
+            with refused_if_active(name):
+                marked = await self._mark(order)
             self._runtime.supervisor.forget_due(name)
-            self.published(name, events, committed)
-            deleted = await finish_deletion(self, order.company_id)
+            self.told(name, marked.logged)
+            deleted = await finish_deletion(self, marked.claim)
             assert deleted is not None, "nobody else sees to it"
             return deleted
         finally:
@@ -176,7 +185,7 @@ class Housekeeper:
             self._waited_for.discard(order.company_id)
             self._wake.set()  # whatever is left is seen to by the next pass
 
-    async def _mark(self, order: _Order) -> Told:
+    async def _mark(self, order: _Order) -> Marked:
         while True:
             self._runtime.check()
             if self._runtime.closing:
@@ -185,34 +194,32 @@ class Housekeeper:
                 cell = self._runtime.supervisor.find(order.name)
                 if cell is not None:
                     return await self._mark_with_actor(order, cell)
-                company = await self.database.read(lambda conn: find_company(conn, order.name))
+                company = await self.store.fetch(FindCompany(order.name))
                 if company is None:
                     raise CompanyUnknown(order.name)
                 if self._runtime.supervisor.find(order.name) is None:
-                    return await self.database.writer.commit(self._mark_of(company, order))
+                    return await self.store.commit(self._mark_of(company, order))
 
-    async def _mark_with_actor(self, order: _Order, cell: Cell) -> Told:
+    async def _mark_with_actor(self, order: _Order, cell: Cell) -> Marked:
         if cell.parked is not None:
             raise self._runtime.supervisor.parked_error(cell)
 
-        def prepare(state: CompanyState) -> Unit[Told] | None:
+        def prepare(state: CompanyState) -> MarkDeleted | None:
             return None if order.given_up else self._mark_of(state.company, order)
 
         errand = Errand(prepare, last=True)
         try:
             cell.mailbox.put_errand(errand)
-            told: Told = await errand.reply.wait()
+            marked: Marked = await errand.reply.wait()
         except CompanyDeleted:  # somebody else was first
             raise CompanyUnknown(order.name) from None
-        return told
+        return marked
 
     def _mark_of(self, company: CompanyRecord, order: _Order) -> MarkDeleted:
         order.company_id = company.company_id
         self._waited_for.add(company.company_id)
-        registry = self._runtime.registry
-        left = [attempt for attempt in registry.abandoned if attempt.ref.company == company.name]
-        alive = [attempt.label for attempt in (*registry.of_company(company.name), *left)]
-        return MarkDeleted(company.company_id, company.name, company.epoch, alive, self.now_ms())
+        attempts = [attempt.label for attempt in self._attempts_of(company.name)]
+        return mark_of(company, attempts, self.now_ms())
 
 
 @attrs.define

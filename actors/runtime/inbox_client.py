@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 import trio
@@ -17,17 +16,22 @@ from actors.errors import CompanyDeleted, TurnkeeperError
 from actors.messages import Message
 from actors.wire import decode_answer, decode_message, encode_message
 from storage.codec import check_name
-from storage.nursery import bare_nursery
-from storage.sqlite import inbox
-from storage.sqlite.connection import Connection, read, transaction
-from storage.sqlite.errors import classify, refused, unavailable
-from storage.sqlite.opening import open_sender
-from storage.sqlite.store import SqliteReader
+from storage.contract.inbox import (
+    FindMessage,
+    ListAddressed,
+    ListAnswered,
+    ListWaiting,
+    PutMessage,
+    StoredMessage,
+)
 
+from .opening import open_beside
 from .reader import Reader
 
+if TYPE_CHECKING:
+    from .opening import SqliteSender
+
 R = TypeVar("R")
-T = TypeVar("T")
 
 BUSY_S: Final = 5.0
 """How long sending waits for others' transactions. The host's take milliseconds."""
@@ -70,9 +74,9 @@ class Inbox(Reader):
     company are taken in the order in which they were sent. An answer can be read for a week.
     """
 
-    def __init__(self, path: str, connection: Connection) -> None:
-        super().__init__(SqliteReader(path, connection))
-        self._connection = connection
+    def __init__(self, store: SqliteSender) -> None:
+        super().__init__(store)
+        self._store = store
 
     async def send(self, company: str, message: Message[Any], *, id: str | None = None) -> str:
         """Leave a message for a company; returns its id when it is durable.
@@ -88,7 +92,7 @@ class Inbox(Reader):
         key = secrets.token_hex(ID_BYTES) if id is None else check_name(id, what="a message id")
         text = encode_message(message)
         sent_ms = time.time_ns() // 1_000_000
-        await self._write(lambda conn: inbox.put(conn, name, key, text, sent_ms))
+        await self._store.commit(PutMessage(name, key, text, sent_ms))
         return key
 
     async def ask(self, company: str, message: Message[R], *, id: str | None = None) -> R:
@@ -109,33 +113,22 @@ class Inbox(Reader):
 
     async def find(self, company: str, id: str) -> Letter | None:
         """The message of this id as it stands; ``None`` if there is none, or no more."""
-        row = await self._read(lambda conn: inbox.find(conn, company, id))
+        row = await self._store.fetch(FindMessage(company, id))
         return None if row is None else letter_of(row)
 
     async def waiting(self, *, company: str | None = None, limit: int = LETTERS_SHOWN) -> tuple[Letter, ...]:
         """Messages that wait, in the order in which they were sent; at most ``limit``."""
-        rows = await self._read(lambda conn: inbox.unanswered(conn, company, limit))
+        rows = await self._store.fetch(ListWaiting(company, limit))
         return tuple(letter_of(row) for row in rows)
 
     async def answered(self, *, company: str | None = None, limit: int = LETTERS_SHOWN) -> tuple[Letter, ...]:
         """Messages that were answered, the last answer first; at most ``limit``."""
-        rows = await self._read(lambda conn: inbox.lately_answered(conn, company, limit))
+        rows = await self._store.fetch(ListAnswered(company, limit))
         return tuple(letter_of(row) for row in rows)
 
     async def waited_for(self) -> tuple[str, ...]:
         """Names of the companies that messages wait for, whether or not the database has them yet."""
-        return tuple(sorted(await self._read(inbox.companies)))
-
-    async def _read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        return await read(self._connection, body)
-
-    async def _write(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._connection.run(lambda raw: transaction(raw, body))
-        except sqlite3.Error as exc:
-            if classify(exc) == "transient":
-                raise unavailable(exc) from exc
-            raise refused(exc) from exc
+        return await self._store.fetch(ListAddressed())
 
 
 @asynccontextmanager
@@ -145,14 +138,11 @@ async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) ->
     ``busy_s``: how many seconds sending waits for others' transactions. Raises `NotADatabase` (also if
     there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
-    from storage.sqlite.bridge import open_bridge
-
-    busy_ms = round(busy_s * 1000)
-    async with bare_nursery(), open_bridge() as bridge:
-        yield Inbox(str(path), await bridge.connect(lambda: open_sender(path, busy_ms=busy_ms)))
+    async with open_beside(path, busy_s=busy_s) as store:
+        yield Inbox(store)
 
 
-def letter_of(row: inbox.InboxRow) -> Letter:
+def letter_of(row: StoredMessage) -> Letter:
     """The row as values. Nothing in it is trusted: what cannot be read is said to be so."""
     message: Message[Any] | None = None
     with suppress(TurnkeeperError):

@@ -16,13 +16,12 @@ too) the index of waiting rows is read. The time stamp and size of the log file 
 one tick of the file system's clock that overwrites a recycled log changes neither. On a virtual clock nothing
 ticks: there `wake` says when to look, and `actors.testing.run_until_idle` does.
 
-*Pruning.* Answered rows are deleted `storage.sqlite.inbox.KEPT_MS` after their answer, at start-up and every hour.
+*Pruning.* Answered rows are deleted `storage.contract.inbox.KEPT_MS` after their answer, at start-up and every hour.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -41,8 +40,16 @@ from actors.errors import (
 from actors.messages import Message
 from actors.wire import decode_message, encode_error, encode_reply
 from storage.codec import check_name
-from storage.sqlite import inbox
-from storage.sqlite.connection import Undecodable
+from storage.contract.inbox import (
+    KEPT_MS,
+    AnswerMessages,
+    FindOldestAnswer,
+    MessageAnswer,
+    NextMessages,
+    PruneAnswered,
+    StoredMessage,
+)
+from storage.contract.store import Store
 
 from .describe import describe
 from .mailbox import Envelope, Reply
@@ -59,13 +66,16 @@ EACH_MAX: Final = 20
 PAGE: Final = 200
 """Rows taken in one look."""
 PRUNE_EVERY_S: Final = 3600.0
+PRUNE_MAX: Final = 500
+"""Rows removed in one commit; the companies' own commits come in between."""
 
 _log = structlog.get_logger("turnkeeper")
 
 
-class Intake:
+class InboxHost:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.store: Store = runtime.database
         self._wake = trio.Event()
         self._look = True
         """Whether to look whatever the version says: rows may be left from the last look."""
@@ -144,28 +154,22 @@ class Intake:
         if trio.current_time() >= self._prune_at_s:
             await self._prune()
 
-    async def _read(self) -> list[inbox.InboxRow]:
+    async def _read(self) -> Sequence[StoredMessage]:
         """The next rows to be taken; none if nothing has changed."""
         known = None if self._look else self._version
-        busy = tuple(self._under_way)
-
-        def look(conn: sqlite3.Connection) -> tuple[int, list[inbox.InboxRow]]:
-            version = inbox.data_version(conn)
-            if version == known:
-                return version, []
-            return version, inbox.waiting(conn, busy=busy, each=EACH_MAX, limit=PAGE)
-
+        query = NextMessages(tuple(self._under_way), EACH_MAX, PAGE, known=known)
         self._look = False
         try:
-            self._version, rows = await self._runtime.database.read(look)
+            waiting = await self.store.fetch(query)
         except BaseException:
             self._look = True
             raise
-        return rows
+        self._version = waiting.version
+        return waiting.messages
 
     # --- taking ---------------------------------------------------------------------------------------------
 
-    def _take(self, company: str, rows: list[inbox.InboxRow]) -> None:
+    def _take(self, company: str, rows: list[StoredMessage]) -> None:
         """Put the company's rows in its mailbox, as far as they go by one lane and there is room."""
         lane: bool | None = None
         for stored in rows:
@@ -242,11 +246,9 @@ class Intake:
         if not owed:
             return
         now_ms = self._runtime.now_ms()
-        answers = [inbox.InboxAnswer(row.stored.number, now_ms, row.answer_text(what)) for row, what in owed]
+        answers = [MessageAnswer(row.stored.number, now_ms, row.answer_text(what)) for row, what in owed]
         try:
-            await self._runtime.database.writer.commit(
-                lambda conn: inbox.answer_unless_answered(conn, answers)
-            )
+            await self.store.commit(AnswerMessages(answers))
         except BaseException:
             self._owed = [*owed, *self._owed]
             raise
@@ -254,12 +256,11 @@ class Intake:
             self._end(row)
 
     async def _prune(self) -> None:
-        before_ms = self._runtime.now_ms() - inbox.KEPT_MS
-        oldest_ms = await self._runtime.database.read(inbox.oldest_answer_ms)
-        while oldest_ms is not None and oldest_ms < before_ms:
-            gone = await self._runtime.database.writer.commit(lambda conn: inbox.prune(conn, before_ms))
-            if gone < inbox.PRUNE_MAX:
-                break
+        before_ms = self._runtime.now_ms() - KEPT_MS
+        oldest_ms = await self.store.fetch(FindOldestAnswer())
+        more = oldest_ms is not None and oldest_ms < before_ms
+        while more:
+            more = await self.store.commit(PruneAnswered(before_ms, PRUNE_MAX)) == PRUNE_MAX
         self._prune_at_s = trio.current_time() + PRUNE_EVERY_S
 
 
@@ -268,7 +269,7 @@ class _Row(Reply):
 
     __slots__ = ("_told", "message", "stored", "unit_answers")
 
-    def __init__(self, stored: inbox.InboxRow, told: Callable[[_Row, Outcome[Any]], None]) -> None:
+    def __init__(self, stored: StoredMessage, told: Callable[[_Row, Outcome[Any]], None]) -> None:
         super().__init__()
         self.stored = stored
         self.message: Message[Any] | None = None
@@ -297,16 +298,16 @@ def write_answer(draft: Draft, number: int, message: Message[Any], answer: Outco
     draft.write("inbox_answer", number=number, answered_ms=draft.now_ms, answer=text)
 
 
-def _message_of(row: inbox.InboxRow) -> Message[Any]:
+def _message_of(row: StoredMessage) -> Message[Any]:
     """The message of a row that anybody can have written; raises what is wrong with it."""
-    if isinstance(row.message, Undecodable) or isinstance(row.company, Undecodable):
+    if not row.decodable:
         raise InvalidMessage("not a message: it is not UTF-8")
     check_name(row.company, what="a company's name")
     return decode_message(row.message)
 
 
-def _by_company(rows: Iterable[inbox.InboxRow]) -> dict[str, list[inbox.InboxRow]]:
-    grouped: dict[str, list[inbox.InboxRow]] = {}
+def _by_company(rows: Iterable[StoredMessage]) -> dict[str, list[StoredMessage]]:
+    grouped: dict[str, list[StoredMessage]] = {}
     for row in rows:
         grouped.setdefault(row.company, []).append(row)
     return grouped

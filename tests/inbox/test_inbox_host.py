@@ -15,7 +15,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import actors.runtime.company
-import actors.runtime.intake
+import actors.runtime.inbox_host
 from actors import (
     ActorCrashed,
     Archive,
@@ -43,9 +43,17 @@ from actors import (
     Unpause,
 )
 from actors.core.decide import decide
+from actors.runtime.inbox_host import PRUNE_MAX
 from actors.runtime.mailbox import USER_MAX
 from actors.testing import VirtualClock
-from storage.sqlite import inbox
+from storage.contract.inbox import (
+    MESSAGE_CHARS_MAX,
+    NextMessages,
+    PruneAnswered,
+    StoredMessage,
+    Waiting,
+)
+from storage.errors import StoreUnavailable
 from storage.sqlite.connection import Connection
 from storage.sqlite.statements import SQL
 from tests.runtime.support import (
@@ -59,6 +67,7 @@ from tests.runtime.support import (
     sql,
     stored_events,
 )
+from tests.stores import WatchedStore
 
 from .support import Post, taken
 
@@ -115,19 +124,18 @@ async def test_what_waits_is_taken_before_the_block_of_the_host_begins(
 
 
 async def test_a_host_looks_four_times_a_second_and_reads_nothing_while_nobody_else_has_written(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
     reads: list[float] = []
-    waiting = inbox.waiting
 
-    def counted(*args: Any, **options: Any) -> list[inbox.InboxRow]:
-        reads.append(trio.current_time())
-        return waiting(*args, **options)
+    def counted(query: object, found: object) -> None:
+        if isinstance(query, NextMessages) and isinstance(found, Waiting) and found.version != query.known:
+            reads.append(trio.current_time())
 
-    monkeypatch.setattr(inbox, "waiting", counted)
     async with a_host(db_path) as runtime, trio.open_nursery() as nursery:
+        runtime.intake.store = WatchedStore(runtime.database, after=counted)
         await taken(runtime)
-        nursery.start_soon(runtime.intake.run, actors.runtime.intake.POLL_S)
+        nursery.start_soon(runtime.intake.run, actors.runtime.inbox_host.POLL_S)
         await trio.sleep(10)
         quiet = len(reads)
         await trio.sleep(1_000)
@@ -144,7 +152,7 @@ async def test_a_message_that_comes_while_the_host_itself_writes_is_seen_too(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     async with a_host(db_path) as runtime, trio.open_nursery() as nursery:
-        nursery.start_soon(runtime.intake.run, actors.runtime.intake.POLL_S)
+        nursery.start_soon(runtime.intake.run, actors.runtime.inbox_host.POLL_S)
         post = Post(db_path)
         for number in range(8):
             await runtime.company("other").ask(Submit("own", mode="manual"))
@@ -230,7 +238,7 @@ async def test_what_is_under_way_is_not_taken_again_and_what_follows_it_waits(
 
 
 async def test_more_than_one_page_is_taken_in_its_order(db_path: Path, autojump_clock: MockClock) -> None:
-    count = 3 * actors.runtime.intake.EACH_MAX + 5
+    count = 3 * actors.runtime.inbox_host.EACH_MAX + 5
     async with a_host(db_path):
         pass
     post = Post(db_path)
@@ -258,7 +266,7 @@ async def test_a_company_that_sends_many_does_not_keep_another_waiting(
         assert len(answered) == 101
         assert post.reply(late, "quiet") == Submitted("@1", 1, 1)
         order = [event.company for event in of_kind(stored_events(db_path), "task.submitted")]
-        assert order.index("quiet") <= actors.runtime.intake.EACH_MAX
+        assert order.index("quiet") <= actors.runtime.inbox_host.EACH_MAX
 
 
 async def test_a_look_is_shared_between_companies_in_rounds(db_path: Path, autojump_clock: MockClock) -> None:
@@ -267,23 +275,20 @@ async def test_a_look_is_shared_between_companies_in_rounds(db_path: Path, autoj
         for company, count in (("a", 5), ("b", 1), ("c", 3)):
             for _ in range(count):
                 post.send(Pause(), company)
-        rows = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=["c"], each=3, limit=10))
-        assert [row.company for row in rows] == ["a", "b", "a", "a"]
-        few = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=[], each=3, limit=4))
-        assert [row.company for row in few] == ["a", "b", "c", "a"]
+        rows = await runtime.intake.store.fetch(NextMessages(busy=["c"], each=3, limit=10))
+        assert [row.company for row in rows.messages] == ["a", "b", "a", "a"]
+        few = await runtime.intake.store.fetch(NextMessages(busy=[], each=3, limit=4))
+        assert [row.company for row in few.messages] == ["a", "b", "c", "a"]
         await idle(runtime)
 
 
-async def test_a_look_reads_only_so_much_text(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox, "LOOK_CHARS_MAX", 5_000)
+async def test_a_look_reads_only_so_much_text(db_path: Path, autojump_clock: MockClock) -> None:
     async with a_host(db_path) as runtime:
         post = Post(db_path)
         for number in range(6):
             post.send(Submit("t", id=f"t{number}", mode="manual", payload="x" * 3_000))
-        rows = await runtime.database.read(lambda conn: inbox.waiting(conn, busy=[], each=20, limit=20))
-        assert len(rows) == 2
+        look = NextMessages(busy=[], each=20, limit=20, chars_max=5_000)
+        assert len((await runtime.intake.store.fetch(look)).messages) == 2
         await idle(runtime)
         assert post.waiting == []
 
@@ -356,7 +361,7 @@ async def test_a_unit_that_would_answer_a_message_twice_is_refused_whole(
         await idle(runtime)
         first = post.letter(key)
         (number,) = sql(db_path, "SELECT number FROM inbox")[0]
-        stored = inbox.InboxRow(number, "acme", key, 0, None, None, first.text)
+        stored = StoredMessage(number, "acme", key, 0, None, None, first.text)
         runtime.intake._take("acme", [stored])
         await idle(runtime)
         assert sql(db_path, "SELECT id FROM tasks") == [("@1",)]
@@ -399,7 +404,7 @@ async def test_the_file_refuses_a_second_answer_and_an_answer_without_a_time(
         assert "CHECK" in refused(
             db_path,
             "INSERT INTO inbox (company, id, sent_ms, message) VALUES ('acme', 'm9', 0, :text)",
-            {"text": "x" * (inbox.MESSAGE_CHARS_MAX + 1)},
+            {"text": "x" * (MESSAGE_CHARS_MAX + 1)},
         )
         await idle(runtime)
 
@@ -616,18 +621,17 @@ async def test_while_the_host_drains_messages_are_still_carried_out(
 
 
 async def test_trouble_with_reading_is_told_once_and_over_when_it_is_over(
-    db_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, autojump_clock: MockClock
 ) -> None:
-    waiting, broken = inbox.waiting, [True]
+    broken = [True]
 
-    def failing(*args: Any, **options: Any) -> list[inbox.InboxRow]:
-        if broken:
-            raise sqlite3.OperationalError("disk I/O error")
-        return waiting(*args, **options)
+    def failing(query: object) -> None:
+        if broken and isinstance(query, NextMessages):
+            raise StoreUnavailable("disk I/O error")
 
     async with a_host(db_path) as runtime:
         await idle(runtime)
-        monkeypatch.setattr(inbox, "waiting", failing)
+        runtime.intake.store = WatchedStore(runtime.database, before=failing)
         key = Post(db_path).send(Pause())
         with structlog.testing.capture_logs() as logs:
             runtime.intake.wake()
@@ -680,26 +684,30 @@ async def test_an_answered_row_goes_a_week_after_its_answer_and_its_id_is_free_a
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_old_goes_at_a_start_in_small_units_and_what_waits_stays(
-    db_path: Path, autojump_clock: MockClock, wall_clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_old_goes_at_a_start_and_every_hour_in_small_steps(
+    db_path: Path, autojump_clock: MockClock, wall_clock: VirtualClock
 ) -> None:
-    monkeypatch.setattr(inbox, "PRUNE_MAX", 4)
-    async with a_host(db_path, clock=wall_clock) as runtime:
-        post = Post(db_path)
-        for _ in range(10):
-            post.send(Pause())
-        await idle(runtime)
-    wall_clock.jump(inbox.KEPT_MS / 1000 + 1)
-    units: list[int] = []
-    prune = inbox.prune
+    old = "UPDATE inbox SET answered_ms = 0, answer = '{}'"
+    post = Post(db_path)
+    async with a_host(db_path, clock=wall_clock):
+        post.fill(3, "acme")
+        sql(db_path, old)
+    counts: list[int] = []
 
-    def counted(conn: sqlite3.Connection, before_ms: int) -> int:
-        units.append(prune(conn, before_ms))
-        return units[-1]
+    def count(operation: object, answer: object) -> None:
+        if isinstance(operation, PruneAnswered):
+            assert isinstance(answer, int)
+            counts.append(answer)
 
-    monkeypatch.setattr(inbox, "prune", counted)
-    waits = post.send(Pause())
-    async with a_host(db_path, clock=wall_clock) as runtime:
-        await idle(runtime)
-        assert sql(db_path, "SELECT id FROM inbox") == [(waits,)]
-        assert units == [4, 4, 2]
+    async with a_host(db_path, clock=wall_clock) as runtime, trio.open_nursery() as nursery:
+        assert sql(db_path, "SELECT id FROM inbox") == []
+        runtime.intake.store = WatchedStore(runtime.database, after=count)
+        nursery.start_soon(runtime.intake.run, 60.0)
+        await trio.sleep(1)
+        post.fill(PRUNE_MAX + 2, "acme")
+        sql(db_path, old)
+        young = post.send(Pause())
+        await trio.sleep(actors.runtime.inbox_host.PRUNE_EVERY_S)
+        assert sql(db_path, "SELECT id FROM inbox") == [(young,)]
+        assert counts == [PRUNE_MAX, 2]
+        nursery.cancel_scope.cancel()

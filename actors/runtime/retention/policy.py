@@ -6,6 +6,8 @@ import math
 
 import attrs
 
+from storage.contract.retention import Cutoffs
+
 FIELDS = ("events_s", "attempts_s", "tasks_s", "archived_s", "keys_s")
 
 
@@ -52,6 +54,21 @@ class Retention:
     def walked(self) -> tuple[float | None, ...]:
         """What is looked for company by company."""
         return (self.attempts_s, self.tasks_s, self.archived_s)
+
+    def cutoffs(self, now_ms: int) -> Cutoffs:
+        """The moments before which things may go."""
+
+        def before(age_s: float | None) -> int | None:
+            return None if age_s is None else max(0, now_ms - round(age_s * 1000))
+
+        return Cutoffs(
+            now_ms,
+            events_ms=before(self.events_s),
+            attempts_ms=before(self.attempts_s),
+            tasks_ms=before(self.tasks_s),
+            archived_ms=before(self.archived_s),
+            keys_ms=before(self.keys_s),
+        )
 
 
 def _is_time(value: object) -> bool:
