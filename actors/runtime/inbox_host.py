@@ -265,7 +265,7 @@ class InboxHost:
 
 
 class _Row(Reply):
-    """A row under way, and where its answer goes: back to the intake, which has to know when it is over."""
+    """A row under way, and where its answer goes: back to the host, which has to know when it is over."""
 
     __slots__ = ("_told", "message", "stored", "unit_answers")
 
@@ -274,7 +274,7 @@ class _Row(Reply):
         self.stored = stored
         self.message: Message[Any] | None = None
         self.unit_answers = True
-        """Whether the unit that carries it out writes the answer, not the intake."""
+        """Whether the unit that carries it out writes the answer, not the inbox host."""
         self._told = told
 
     def settle(self, outcome: Outcome[Any]) -> None:
