@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import attrs
 
+from actors import Runtime
 from storage.contract.store import Operation, Query, Store
 from storage.sqlite.engine import operation, query
+from storage.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -96,6 +98,13 @@ class WatchedStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+def sqlite_of(runtime: Runtime) -> SqliteStore:
+    """The runtime's store, for tests that break its connections."""
+    store = runtime.database
+    assert isinstance(store, SqliteStore)
+    return store
 
 
 def stored(raw: sqlite3.Connection, statement: str, *params: object) -> list[Any]:

@@ -22,7 +22,6 @@ __all__ = [
     "How",
     "Owner",
     "SqliteSender",
-    "SqliteStore",
     "copy_beside",
     "open_beside",
     "open_owned",

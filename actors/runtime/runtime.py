@@ -33,6 +33,7 @@ from storage.contract.companies import DueCompanies, ListCompanies
 from storage.contract.events import LastEventTime, RecordCompanyEvents, RecordEvents
 from storage.contract.hosts import BeginHost, EndHost
 from storage.contract.recovery import RecordProcess
+from storage.contract.store import Store
 from storage.contract.turns import Committed
 from storage.errors import StorageError
 from storage.forks import ForkGuard
@@ -40,6 +41,7 @@ from storage.nursery import bare_nursery
 from storage.records import Claim, EventRecord
 from storage.values import changed
 
+from . import opening
 from .attempts import Attempt, AttemptRef, Registry
 from .company import IDLE_S, CompanyActor
 from .context import current_attempt
@@ -50,7 +52,6 @@ from .inbox_host import POLL_S, InboxHost
 from .log import Events, follow_events
 from .lookup import place_of
 from .mailbox import Envelope
-from .opening import Connection, Durability, Hooks, How, SqliteStore, open_store
 from .progress import ProgressBoard, ProgressReader
 from .retention.housekeeping import Housekeeper
 from .slots import ABANDONED_MAX, Slots
@@ -67,7 +68,7 @@ SAY_AGAIN_S = 5.0
 DUE_MAX = 1_000_000
 """Absent companies whose due times are kept in memory."""
 SETTLE_S = 30.0
-"""How long closing waits for actors to commit the ends of attempts, if the store is away."""
+"""opening.How long closing waits for actors to commit the ends of attempts, if the store is away."""
 
 _log = structlog.get_logger("turnkeeper")
 
@@ -76,7 +77,7 @@ _log = structlog.get_logger("turnkeeper")
 class Surroundings:
     """What the actors see of the runtime."""
 
-    database: SqliteStore
+    database: Store
     registry: Registry
     slots: Slots
     executor: Executor
@@ -109,7 +110,7 @@ class Runtime:
     """A running task queue. Comes from `open_runtime`."""
 
     def __init__(
-        self, nursery: trio.Nursery, gone: trio.Event, database: SqliteStore, host_id: int, options: Options
+        self, nursery: trio.Nursery, gone: trio.Event, database: Store, host_id: int, options: Options
     ) -> None:
         self.path = database.path
         self.private_folder = _private_folder(database.path)
@@ -615,7 +616,7 @@ async def open_runtime(
     drain_s: float = DRAIN_S,
     waiting_max: int = WAITING_MAX,
     abandoned_max: int = ABANDONED_MAX,
-    durability: Durability = "full",
+    durability: opening.Durability = "full",
     retention: Retention | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open the database at ``path`` (created, private to its user, if there is none) and run its companies.
@@ -650,13 +651,13 @@ async def run_database(
     path: str | os.PathLike[str],
     options: Options,
     *,
-    durability: Durability = "full",
-    how: How = "thread",
-    wrap: Callable[[Connection], Connection] = lambda connection: connection,
+    durability: opening.Durability = "full",
+    how: opening.How = "thread",
+    wrap: Callable[[opening.Connection], opening.Connection] = lambda connection: connection,
 ) -> AsyncIterator[Runtime]:
     """`open_runtime` with everything that tests may want to replace."""
-    hooks = Hooks()
-    async with open_store(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
+    hooks = opening.Hooks()
+    async with opening.open_store(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
         clear_inputs(_private_folder(path))
         began = await database.commit(BeginHost(os.getpid(), options.clock_ms()))
         async with bare_nursery() as outer:

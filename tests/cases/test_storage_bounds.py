@@ -25,13 +25,14 @@ from storage.sqlite.engine import QUERIES
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
+from tests.stores import sqlite_of
 
 MB = 1024 * 1024
 
 
 async def cut_wal(runtime: Runtime) -> WalState:
     """Cut the write-ahead log however short it is."""
-    runtime.database.wal_cut_above_bytes = 0
+    sqlite_of(runtime).wal_cut_above_bytes = 0
     return await runtime.database.shrink()
 
 
@@ -96,7 +97,7 @@ async def test_a_list_that_is_cancelled_half_way_holds_no_snapshot(
                     for _ in range(checkpoints):
                         await trio.lowlevel.checkpoint()
                     scope.cancel()
-            raw = runtime.database.reader._raw  # type: ignore[attr-defined]
+            raw = sqlite_of(runtime).reader._raw  # type: ignore[attr-defined]
             assert not raw.in_transaction
             await company.ask(a_task("ok", mode="manual"))
             cut = await cut_wal(runtime)
@@ -109,7 +110,7 @@ async def test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_h
     """C55: one warning when it is above its bound, however long; the sweep cuts it as soon as nobody is in the way."""
     assert (SHRINK_ABOVE_BYTES, WAL_BYTES_KEPT) == (16 * MB, 64 * MB)
     async with a_host(db_path) as runtime:
-        runtime.database.wal_kept_bytes, runtime.database.wal_cut_above_bytes = MB // 2, MB // 4
+        sqlite_of(runtime).wal_kept_bytes, sqlite_of(runtime).wal_cut_above_bytes = MB // 2, MB // 4
         sizes: list[int] = []
         with a_long_reader(db_path):
             await transitions(runtime, 3, sizes)
@@ -180,7 +181,7 @@ class Cost:
 @contextmanager
 def counted(runtime: Runtime) -> Iterator[Cost]:
     cost = Cost()
-    connections: list[Any] = [runtime.database.reader, runtime.database._writing]
+    connections: list[Any] = [sqlite_of(runtime).reader, sqlite_of(runtime)._writing]
 
     def step() -> int:
         cost.steps += 1

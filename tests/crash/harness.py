@@ -64,7 +64,7 @@ from actors.runtime.runtime import Options, run_database
 from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from tests.invariants import check_file, check_runtime
-from tests.stores import rows_of
+from tests.stores import rows_of, sqlite_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Life:
         self.dead = True
         self.heir = _copy(self.path, self.path.with_name(f"{self.path.stem}x.db"))
         if self.runtime is not None:
-            self.runtime.database.reader._raw.close()  # type: ignore[attr-defined]
+            sqlite_of(self.runtime).reader._raw.close()  # type: ignore[attr-defined]
         if self.options is not None:
             self.options.stop_grace_s = 0.0  # its remains wait for nothing
         raise Killed

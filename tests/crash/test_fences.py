@@ -178,7 +178,7 @@ async def test_an_upstream_that_ends_while_its_dependent_is_stored_leaves_no_one
             gate.open.set()
         else:
             reading = Reading(runtime)
-            runtime.surroundings.database = reading  # type: ignore[assignment]
+            runtime.surroundings.database = reading
             await acme.tell(dependent)
             await reading.waiting.wait()
             go.set()

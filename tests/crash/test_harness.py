@@ -15,6 +15,7 @@ from actors import Context, Submit
 from actors.handlers import Handler
 from storage.contract.companies import ListCompanies
 from storage.errors import StoreClosed
+from tests.stores import sqlite_of
 
 from .harness import Death, Kill, Killed, Life, Scenario, Script, World, deaths, exhaust, live
 from .scenarios import CHAIN, handlers
@@ -47,7 +48,7 @@ def test_a_dead_process_reads_nothing_writes_nothing_and_does_nothing(folder: Pa
             life = world.life
             assert isinstance(life, Life)
             assert life.runtime is not None
-            database = life.runtime.database
+            database = sqlite_of(life.runtime)
             with pytest.raises(Killed):
                 life.die()
             with pytest.raises(Killed):

@@ -41,6 +41,7 @@ from tests.runtime.support import (
     stored_events,
 )
 from tests.storage.connections import Flaky, sqlite_error
+from tests.stores import sqlite_of
 
 BUSY = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
 FULL = sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full")
@@ -68,11 +69,11 @@ class Store:
                 await trio.lowlevel.checkpoint()
                 raise error
 
-            setattr(self.runtime.database.reader, "run", run)  # noqa: B010 - of one instance
+            setattr(sqlite_of(self.runtime).reader, "run", run)  # noqa: B010 - of one instance
 
     def back(self) -> None:
         self.flaky.down = None
-        vars(self.runtime.database.reader).pop("run", None)
+        vars(sqlite_of(self.runtime).reader).pop("run", None)
 
 
 @asynccontextmanager

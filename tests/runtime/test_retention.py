@@ -54,6 +54,7 @@ from tests.runtime.support import (
     sql,
     stored_events,
 )
+from tests.stores import sqlite_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -353,7 +354,7 @@ async def test_what_a_turn_has_read_does_not_go_before_its_commit(
         await settled(company, "a")
         await trio.sleep(5)
         reading = HeldReading(runtime)
-        runtime.surroundings.database = reading  # type: ignore[assignment]
+        runtime.surroundings.database = reading
         if message == "needs it":
             await company.tell(a_task("ok", id="b", depends_on=["a"], mode="manual"))
         else:
@@ -668,13 +669,13 @@ async def test_a_store_that_is_away_only_delays_it(
             await trio.lowlevel.checkpoint()
             raise wrapper.made.down
 
-        setattr(runtime.database.reader, "run", run)  # noqa: B010 - of one instance
+        setattr(sqlite_of(runtime).reader, "run", run)  # noqa: B010 - of one instance
         with pytest.raises(StoreUnavailable):
             await runtime.prune(Retention(tasks_s=0))
         await trio.sleep(600)
         assert [entry["event"] for entry in logs].count("housekeeping.failed") in (9, 10)
         wrapper.made.down = None
-        vars(runtime.database.reader).pop("run")
+        vars(sqlite_of(runtime).reader).pop("run")
         await trio.sleep(LATE_S)
         assert await tasks_of(runtime) == []
 
