@@ -104,6 +104,7 @@ from actors.messages.views import (
 from actors.runtime.handle import Company, Reads
 from actors.runtime.inbox_client import Inbox, Letter, open_inbox
 from actors.runtime.maintenance import backup, delete_company, prune
+from actors.runtime.opening import Owner
 from actors.runtime.progress import Progress
 from actors.runtime.reader import Reader, open_reader
 from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
@@ -111,7 +112,6 @@ from actors.runtime.statistics import Statistics
 from actors.runtime.sweep import SweepReport
 from actors.sentences import describe_reason
 from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
-from storage.sqlite.ownership import Owner
 
 __all__ = [
     "KINDS",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
 
 from actors.handlers import Handler, freeze
 from actors.messages.views import ClosingReport
 from actors.runtime.handle import Company
 from actors.runtime.kernel import Kernel, run_kernel
 from actors.runtime.log import Events, follow_events
-from actors.runtime.opening import OwnedStore
+from actors.runtime.opening import Connection, Durability, How
 from actors.runtime.options import (
     ABANDONED_MAX,
     DRAIN_S,
@@ -22,13 +21,11 @@ from actors.runtime.options import (
     Options,
 )
 from actors.runtime.progress import ProgressReader
-from actors.runtime.reads import companies_of
 from actors.runtime.retention.policy import DeletedCompany, PruneReport, Retention
 from actors.runtime.statistics import Statistics, statistics_of
 from actors.runtime.sweep import SweepReport
 from storage.codec import check_name
-from storage.sqlite.connection import Connection
-from storage.sqlite.opening import Durability
+from storage.contract.companies import ListCompanies
 
 
 class Runtime:
@@ -56,7 +53,7 @@ class Runtime:
 
     async def companies(self) -> tuple[str, ...]:
         """Names of all companies, sorted."""
-        return await companies_of(self._services.store)
+        return await self._services.store.fetch(ListCompanies())
 
     def events(self, *, company: str | None = None, after: int | None = None) -> Events:
         """Every event after the position ``after``, in commit order, and then each new one as it is committed.
@@ -134,7 +131,7 @@ class Runtime:
         Cancellation: stops the copying.
         """
         self._services.guard.check()
-        return await OwnedStore(self._services.store).copy_to(target)
+        return await self._services.store.copy_to(target)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within
@@ -201,7 +198,7 @@ async def run_runtime(
     options: Options,
     *,
     durability: Durability = "full",
-    how: Literal["thread", "inline"] = "thread",
+    how: How = "thread",
     wrap: Callable[[Connection], Connection] = lambda connection: connection,
 ) -> AsyncIterator[Runtime]:
     """`open_runtime` with everything that tests may want to choose; see `run_kernel`."""

@@ -1,38 +1,13 @@
-"""What can go wrong with the store, and whose fault it is.
+"""What can go wrong with the store, told apart by type, whatever the engine.
 
-One question decides what happens after an SQLite error: does it say something about the *place* (another
-process holds the lock, the disk is full, a mount went away) or about the *content* (a constraint, a
-trigger, a bad statement)? Trouble with the place passes: nothing that was asked for is wrong, so the writer
-waits and tries again. Trouble with the content never does: trying again gives the same answer, so whoever
-asked is told. `classify` is the only place that answers the question, and it goes by SQLite's code, never
-by the text, which changes between versions.
+Trouble with the *place* (a lock, a full disk, a mount that went away) is `StoreUnavailable`: nothing that was
+asked for is wrong, and the same thing succeeds later. Trouble with the *content* is `UnitRefused` or
+`QueryRefused`: trying again gives the same answer. Each engine says which of its errors are which.
 """
 
 from __future__ import annotations
 
-import errno
-import sqlite3
-from typing import Final, Literal
-
 import attrs
-
-_TRANSIENT_CODES: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,  # another connection holds the lock
-        sqlite3.SQLITE_LOCKED,  # the same, inside one process
-        sqlite3.SQLITE_NOMEM,  # memory comes back when others let go of it
-        sqlite3.SQLITE_INTERRUPT,  # closing cut a statement short; nothing is wrong with the statement
-        sqlite3.SQLITE_IOERR,  # the disk or its mount; a retry after repair succeeds
-        sqlite3.SQLITE_FULL,  # somebody makes room
-        sqlite3.SQLITE_CANTOPEN,  # the WAL or its index: out of descriptors, or a mount that is away
-        sqlite3.SQLITE_PROTOCOL,  # too many processes raced for the WAL's locks
-        # A file system that was remounted read-only, or a file whose mode was changed: no unit of anybody
-        # can succeed until an operator undoes it, and then every one can. Called permanent it would be
-        # answered to each company as if its own change were wrong. (Our writer is never `query_only`, the
-        # innocent cause of this code.)
-        sqlite3.SQLITE_READONLY,
-    }
-)
 
 
 class TurnkeeperError(Exception):
@@ -52,14 +27,15 @@ class StoreUnavailable(StorageError):
     """
 
     cause: str
-    sqlite_errorname: str | None = None
+    code: str | None = None
+    """The engine's name for the error."""
     advice: str = (
         "Nothing is wrong with the request; "
         "look at the disk, its permissions, and who else holds the database"
     )
 
     def __str__(self) -> str:
-        name = f" ({self.sqlite_errorname})" if self.sqlite_errorname else ""
+        name = f" ({self.code})" if self.code else ""
         return f"the store is not available: {self.cause}{name}. {self.advice}"
 
 
@@ -70,13 +46,22 @@ class UnitRefused(StorageError):
     The unit is at fault: a constraint, a trigger's RAISE, or a statement that does not fit the schema.
     """
 
-    sqlite_errorname: str
+    code: str
     message: str
 
     def __str__(self) -> str:
-        return (
-            f"the database refused the change: {self.message} ({self.sqlite_errorname}); it changed nothing"
-        )
+        return f"the database refused the change: {self.message} ({self.code}); it changed nothing"
+
+
+@attrs.define(slots=False, eq=False)
+class QueryRefused(StorageError):
+    """The database could not answer a query, and will not answer it: a damaged page, or a bad statement."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"the database could not answer: {self.message} ({self.code})"
 
 
 @attrs.define(slots=False, eq=False)
@@ -205,41 +190,3 @@ class OutcomeUnknown(StorageError):
 
     def __str__(self) -> str:
         return "the store was closed before an answer came: look whether it happened before you ask again"
-
-
-def classify(exc: BaseException) -> Literal["transient", "permanent"]:
-    """Say whether trying the very same thing again later can help.
-
-    An error without an SQLite code (misuse of the interface, or not SQLite's at all) is permanent. So is a
-    corrupt page: waiting does not mend it, and everybody who does not touch that page can go on.
-    """
-    code = getattr(exc, "sqlite_errorcode", None)
-    if isinstance(exc, sqlite3.Error) and isinstance(code, int) and (code & 0xFF) in _TRANSIENT_CODES:
-        return "transient"
-    return "permanent"
-
-
-_NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
-_NO_PLACE: Final = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOLCK}
-)
-
-
-def unavailable(exc: sqlite3.Error | OSError) -> StoreUnavailable:
-    """Put a transient error, or a path that cannot be used, into words for a caller; raise it `from exc`."""
-    if isinstance(exc, OSError) and exc.errno in _NO_FOLDER | _NO_PLACE:
-        cause = f"{exc.strerror}: {exc.filename}" if exc.filename else str(exc)
-        what = (
-            "make its folder, or give another path"
-            if exc.errno in _NO_FOLDER
-            else "give one on a local disk, in a folder in which this user may write"
-        )
-        return StoreUnavailable(cause, advice=f"The path is at fault: {what}")
-    return StoreUnavailable(str(exc), getattr(exc, "sqlite_errorname", None))
-
-
-def refused(exc: sqlite3.Error) -> UnitRefused:
-    """Put a permanent SQLite error into words for a caller, with the original as its cause."""
-    error = UnitRefused(exc.sqlite_errorname, str(exc))
-    error.__cause__ = exc
-    return error

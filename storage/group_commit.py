@@ -1,36 +1,30 @@
-"""Group commit: the one road to the disk, shared by all companies.
+"""Group commit: the one road to the disk, shared by all companies, whatever the engine.
 
-A commit costs an fsync and a hop to the connection's thread, whatever is in it. So the writer takes every
-unit that is waiting into one transaction. If the database refuses one, all are run again, each behind a
-SAVEPOINT of its own, so the guilty one is rolled back alone and its neighbours never know.
+A commit costs an fsync and a hop to the engine, whatever is in it. So the writer takes every operation that is
+waiting into one transaction. An engine answers for each operation by itself: one that is refused is taken back
+alone, and its neighbours never know.
 
-Trouble with the place (see `storage.errors`) is nobody's fault: the whole transaction is rolled back and
-the same units are tried again, in the same order, with growing pauses, while new ones queue up behind. So
-**a unit may be run more than once, and has to be a function of the connection alone**: what an earlier run
-of it did to the database is gone, what it did to anything else is not.
+An outage is nobody's fault: the whole group is rolled back and the same operations are tried again, in the same
+order, with growing pauses, while new ones queue up behind. So an operation may be carried out more than once, and
+what it does must depend on the database alone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-import attrs
 import trio
 from outcome import Error, Outcome, Value
 
-from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, classify, refused, unavailable
+from storage.contract.store import Operation, WriterStatistics
+from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, UnitRefused
+from storage.forks import ForkGuard
 from storage.logging import get_logger
-from storage.sqlite.connection import Connection, transaction
-from storage.sqlite.ownership import ForkGuard
-from storage.sqlite.unit_of_work import UnitOfWork, write_together
 
 T = TypeVar("T")
-Unit = Callable[[sqlite3.Connection], T]
 
 BATCH_UNITS_MAX: Final = (
     256  # past 100 the fsync is shared out; more only makes the first of them wait for the last
@@ -41,25 +35,29 @@ RETRY_CAP_S: Final = 5.0  # an operator who made room sees it work at once
 _log = get_logger("storage.writer")
 
 
-@attrs.frozen
-class WriterStatistics:
-    """A snapshot of what the writer has done. Seconds are real time, from asking for the hop to its end."""
+class Engine(Protocol):
+    """What carries out groups of operations."""
 
-    batches: int = 0
-    units: int = 0
-    last_batch_units: int = 0
-    largest_batch_units: int = 0
-    last_commit_s: float = 0.0
-    total_commit_s: float = 0.0
+    async def write(self, operations: Sequence[Operation[Any]], /) -> list[Outcome[Any]]:
+        """Carry out the operations in their order, in one transaction, and give the outcome of each.
+
+        An outcome that is an error belongs to its operation alone, which has changed nothing.
+
+        Raises when nothing of the group happened: `StoreUnavailable` if it can succeed later, `UnitRefused` if
+        the group as a whole was refused and it is not known whose fault that is. Raises `StoreClosed` or
+        `OutcomeUnknown` if the connection is gone.
+        Cancellation: before it starts; once started it is waited for.
+        """
+        ...
 
 
-class Pending(Generic[T]):
-    """A unit that was handed in, and what becomes of it."""
+class Submitted(Generic[T]):
+    """An operation that was handed in, and its outcome; see `storage.contract.store.Pending`."""
 
-    __slots__ = ("_answered", "_outcome", "_unit")
+    __slots__ = ("_answered", "_outcome", "operation")
 
-    def __init__(self, unit: Unit[T]) -> None:
-        self._unit = unit
+    def __init__(self, operation: Operation[T]) -> None:
+        self.operation = operation
         self._outcome: Outcome[T] | None = None
         self._answered = trio.Event()
 
@@ -70,21 +68,15 @@ class Pending(Generic[T]):
 
     @trio.lowlevel.enable_ki_protection  # Ctrl-C inside `Event.wait` would break Trio when the answer comes
     async def wait(self) -> T:
-        """Return what the unit returned, after it was committed. May be called by several, and again.
-
-        Raises `UnitRefused` if the database refused it, `OutcomeUnknown` if the writer was closed
-        meanwhile, and any other exception that the unit itself raised (`StaleEpoch` among them); none of
-        these changed anything, save that `OutcomeUnknown` cannot say.
-
-        Cancellation: stops the waiting; the unit stands.
-        """
+        """See `storage.contract.store.Pending.wait`."""
         await self._answered.wait()
         assert self._outcome is not None
         if isinstance(self._outcome, Error):
             raise self._outcome.error
         return cast("Value[T]", self._outcome).value
 
-    def _answer(self, outcome: Outcome[T]) -> None:
+    def answer(self, outcome: Outcome[T]) -> None:
+        """Give the outcome to everybody who waits."""
         self._outcome = outcome
         self._answered.set()
 
@@ -99,17 +91,17 @@ class Writer:
 
     def __init__(
         self,
-        connection: Connection,
+        engine: Engine,
         *,
         on_outage: Callable[[StoreUnavailable], object] = lambda _: None,
         on_recovery: Callable[[float], object] = lambda _: None,
     ) -> None:
-        self._connection = connection
+        self._engine = engine
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._guard = ForkGuard()
-        self._queue: deque[Pending[Any]] = deque()
-        self._batch: Sequence[Pending[Any]] = ()
+        self._queue: deque[Submitted[Any]] = deque()
+        self._batch: Sequence[Submitted[Any]] = ()
         self._wake = trio.Event()
         self._close_asked = trio.Event()
         self._ended = trio.Event()
@@ -135,33 +127,21 @@ class Writer:
         """A snapshot."""
         return self._statistics
 
-    def submit(self, unit: Unit[T]) -> Pending[T]:
-        """Hand in a unit; it is committed after all that were handed in before. Never waits.
-
-        `unit` runs on the connection inside the writer's transaction, maybe more than once (see the
-        module), and must not begin or end a transaction. Its callers bound the queue: an actor hands in one
-        turn at a time.
-
-        Raises `StoreClosed` once closing has begun, `ForkedProcess` in a forked child.
+    def submit(self, operation: Operation[T]) -> Submitted[T]:
+        """See `storage.contract.store.Store.submit`. Its callers bound the queue: an actor hands in one turn at a
+        time.
         """
         self._guard.check()
         if self._close_asked.is_set() or self._ended.is_set():
             raise StoreClosed
-        pending = Pending(unit)
-        self._queue.append(pending)
+        submitted = Submitted(operation)
+        self._queue.append(submitted)
         self._wake.set()
-        return pending
+        return submitted
 
-    async def commit(self, unit: Unit[T]) -> T:
-        """Hand in a unit and wait for its answer; errors and cancellation as `submit` and `Pending.wait`."""
-        return await self.submit(unit).wait()
-
-    async def between_commits(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` on the connection outside any transaction; it waits for the commit under way, and the next
-        one waits for it. For what SQLite allows only there. Errors and cancellation as `Connection.run`.
-        """
-        self._guard.check()
-        return await self._connection.run(work)
+    async def commit(self, operation: Operation[T]) -> T:
+        """Hand in an operation and wait for its answer."""
+        return await self.submit(operation).wait()
 
     @trio.lowlevel.enable_ki_protection  # Ctrl-C goes to the host, never through the middle of the queue
     async def run(self) -> None:
@@ -212,56 +192,56 @@ class Writer:
                 self._wake = trio.Event()
                 await self._wake.wait()
 
-    def _take(self) -> list[Pending[Any]]:
+    def _take(self) -> list[Submitted[Any]]:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_UNITS_MAX))]
         self._batch = batch
         return batch
 
-    async def _settle(self, batch: list[Pending[Any]]) -> None:
+    async def _settle(self, batch: list[Submitted[Any]]) -> None:
         """Bring a batch to its answers, however long the store is away."""
-        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])
+        outcomes = await self._commit_whatever_comes([submitted.operation for submitted in batch])
         self._recovered()
         self._batch = ()
-        for pending, outcome in zip(batch, outcomes, strict=True):
-            pending._answer(outcome)
+        for submitted, outcome in zip(batch, outcomes, strict=True):
+            submitted.answer(outcome)
 
-    async def _commit_whatever_comes(self, units: list[Unit[Any]]) -> list[Outcome[Any]]:
+    async def _commit_whatever_comes(self, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
         for pause_s in _pauses_s():
             try:
-                return await self._hop(units)
-            except sqlite3.Error as exc:
-                if not hasattr(exc, "sqlite_errorcode"):
-                    raise StoreClosed from exc  # not SQLite's own: the connection was closed underneath
-                if classify(exc) == "permanent":
-                    return await self._single_out(units, exc)
+                return await self._write(operations)
+            except StoreUnavailable as exc:
                 self._unavailable(exc)
+            except UnitRefused as exc:
+                return await self._single_out(operations, exc)
             await self._pause(pause_s)
         raise AssertionError("the pauses never end")
 
-    async def _single_out(self, units: list[Unit[Any]], exc: sqlite3.Error) -> list[Outcome[Any]]:
-        """COMMIT was refused (a deferred constraint) and does not say whose fault it is: ask one by one."""
-        if len(units) == 1:
-            return [Error(_own_error(exc))]
-        return [outcome for unit in units for outcome in await self._commit_whatever_comes([unit])]
+    async def _single_out(self, operations: list[Operation[Any]], exc: UnitRefused) -> list[Outcome[Any]]:
+        """The group was refused as a whole, so it is not known whose fault that is: ask one by one."""
+        if len(operations) == 1:
+            return [Error(exc)]
+        return [
+            outcome for operation in operations for outcome in await self._commit_whatever_comes([operation])
+        ]
 
-    async def _hop(self, units: list[Unit[Any]]) -> list[Outcome[Any]]:
+    async def _write(self, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
         started_s = time.perf_counter()
-        outcomes = await self._connection.run(lambda raw: _commit_together(raw, units))
+        outcomes = await self._engine.write(operations)
         commit_s = time.perf_counter() - started_s
         past = self._statistics
         self._statistics = WriterStatistics(
             batches=past.batches + 1,
-            units=past.units + len(units),
-            last_batch_units=len(units),
-            largest_batch_units=max(past.largest_batch_units, len(units)),
+            units=past.units + len(operations),
+            last_batch_units=len(operations),
+            largest_batch_units=max(past.largest_batch_units, len(operations)),
             last_commit_s=commit_s,
             total_commit_s=past.total_commit_s + commit_s,
         )
         return outcomes
 
-    def _unavailable(self, exc: sqlite3.Error) -> None:
+    def _unavailable(self, cause: StoreUnavailable) -> None:
         began = self._cause is None
-        self._cause = unavailable(exc)
+        self._cause = cause
         if began:
             self._outage_since_s = trio.current_time()
             self._tell(self._on_outage, self._cause)
@@ -295,8 +275,8 @@ class Writer:
         self._batch = ()
         self._queue.clear()
         self._ended.set()
-        for pending in waiting:
-            pending._answer(Error(OutcomeUnknown()))
+        for submitted in waiting:
+            submitted.answer(Error(OutcomeUnknown()))
 
 
 def _pauses_s() -> Iterator[float]:
@@ -304,111 +284,3 @@ def _pauses_s() -> Iterator[float]:
     while True:
         yield pause_s
         pause_s = min(pause_s * 2, RETRY_CAP_S)
-
-
-class _TransactionGone(Exception):
-    """A unit's failure took the whole transaction along; the others have to be run again."""
-
-
-def _commit_together(raw: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[Outcome[Any]]:
-    """Run the units in one transaction and give each its outcome. Runs whole on the connection.
-
-    First as if none could fail, which is so nearly always and the fastest. If one does, it all begins anew with a
-    savepoint for each.
-
-    Raises only what concerns all of them: a transient error from anywhere, and what BEGIN or COMMIT itself
-    raises.
-    """
-    if len(units) > 1:
-        with contextlib.suppress(_TransactionGone):
-            return transaction(raw, lambda raw: _run_all(raw, units))
-    failed: dict[int, Error] = {}
-    while len(failed) < len(units):
-        try:
-            return transaction(raw, lambda raw: _run_each(raw, units, failed))
-        except _TransactionGone:
-            continue
-    return [failed[index] for index in range(len(units))]
-
-
-def _run_all(raw: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[Outcome[Any]]:
-    """Run the units one after the other, the turns of different companies in one go."""
-    outcomes: list[Outcome[Any]] = []
-    try:
-        for together in _runs_of_turns(units):
-            if isinstance(together, list):
-                outcomes.extend(map(Value, write_together(raw, together)))
-            else:
-                outcomes.append(Value(together(raw)))
-    except Exception as exc:
-        if classify(exc) == "transient":
-            raise
-        raise _TransactionGone from exc
-    if not raw.in_transaction:
-        raise _TransactionGone
-    return outcomes
-
-
-def _runs_of_turns(units: Sequence[Unit[Any]]) -> Iterator[list[UnitOfWork] | Unit[Any]]:
-    """The units in their order, those in a list that may be written together: turns of companies that are all
-    different.
-    """
-    together: list[UnitOfWork] = []
-    companies: set[int] = set()
-    for unit in units:
-        turn = unit if isinstance(unit, UnitOfWork) else None
-        if together and (turn is None or turn.company_id in companies):
-            yield together
-            together, companies = [], set()
-        if turn is None:
-            yield unit
-        else:
-            together.append(turn)
-            companies.add(turn.company_id)
-    if together:
-        yield together
-
-
-def _run_each(
-    raw: sqlite3.Connection, units: Sequence[Unit[Any]], failed: dict[int, Error]
-) -> list[Outcome[Any]]:
-    """Run all but those known to have failed.
-
-    A unit that is alone needs no savepoint: the transaction is its border. Besides
-    that, `RAISE(ROLLBACK)` and `ON CONFLICT ROLLBACK` end the transaction from inside a unit.
-    """
-    alone = len(units) - len(failed) == 1
-    outcomes: list[Outcome[Any]] = []
-    for index, unit in enumerate(units):
-        outcome = failed.get(index) or (_run_bare(raw, unit) if alone else _run_in_savepoint(raw, unit))
-        outcomes.append(outcome)
-        if isinstance(outcome, Error) and index not in failed and (alone or not raw.in_transaction):
-            failed[index] = outcome
-            raise _TransactionGone
-    return outcomes
-
-
-def _run_in_savepoint(raw: sqlite3.Connection, unit: Unit[Any]) -> Outcome[Any]:
-    raw.execute("SAVEPOINT unit")
-    outcome = _run_bare(raw, unit)
-    if raw.in_transaction:
-        if isinstance(outcome, Error):
-            raw.execute("ROLLBACK TO unit")
-        raw.execute("RELEASE unit")
-    return outcome
-
-
-def _run_bare(raw: sqlite3.Connection, unit: Unit[Any]) -> Outcome[Any]:
-    try:
-        return Value(unit(raw))
-    except Exception as exc:
-        if classify(exc) == "transient":
-            raise
-        return Error(_own_error(exc))
-
-
-def _own_error(exc: Exception) -> Exception:
-    """What the submitter gets to see: SQLite's refusals in our words, anything else as it is."""
-    if isinstance(exc, sqlite3.Error) and hasattr(exc, "sqlite_errorcode"):
-        return refused(exc)
-    return exc

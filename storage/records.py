@@ -106,6 +106,16 @@ class ScheduleStatus(StrEnum):
 
 
 @value
+class Claim:
+    """The right to write for a company: each claim of it ends the one before."""
+
+    company_id: int
+    name: str
+    """For `StaleEpoch`; the id is what counts."""
+    epoch: int
+
+
+@value
 class CompanyRecord:
     """A company's own settings and counters. ``event_seq`` is not here: the database counts events itself."""
 
@@ -125,6 +135,11 @@ class CompanyRecord:
     """What its attempts have spent, as far as it is booked."""
     reserved: int = 0
     """What those that live are expected to spend besides."""
+
+    @property
+    def claim(self) -> Claim:
+        """The claim that this record was read under."""
+        return Claim(self.company_id, self.name, self.epoch)
 
 
 @value

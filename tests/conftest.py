@@ -19,7 +19,7 @@ import pytest
 from trio.testing import MockClock
 
 import actors.runtime.attempts
-import storage.sqlite.database
+import storage.sqlite.store
 from actors.handlers import Handler
 from actors.host import Runtime
 from actors.testing import VirtualClock, open_test_runtime
@@ -82,7 +82,7 @@ def databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
         seen.runtimes.append(runtime)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage.sqlite.database, "acquire", watched_acquire)
+        patch.setattr(storage.sqlite.store, "acquire", watched_acquire)
         patch.setattr(Runtime, "__init__", watched_begin)
         patch.setattr(actors.runtime.attempts, "_log", log)
         yield seen

@@ -24,13 +24,13 @@ from urllib.parse import quote
 
 import attrs
 
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, state_of, take_in
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
 from actors.core.task_state import TaskState
 from actors.events import KINDS
 from actors.host import Runtime
-from storage.sqlite.loading import find_company, find_tasks, load_company
+from storage.contract.loading import LoadCompany, LoadedCompany
 from storage.values import changed
 from tests.inside import inside
 
@@ -637,19 +637,15 @@ async def _check_state(runtime: Runtime, state: CompanyState) -> None:
     name, ids = state.company.name, list(state.entries)
     known = inside(runtime).services.handler_names
 
-    def load() -> Callable[[sqlite3.Connection], CompanyState]:
-        def read(conn: sqlite3.Connection) -> CompanyState:
-            company = find_company(conn, name)
-            assert company is not None
-            fresh = state_of(load_company(conn, company, check_texts), known)
-            found = find_tasks(conn, company.company_id, ids, check_texts)
-            take_in(fresh, found.tasks, found.missing)
-            fresh.wake_due(inside(runtime).services.now_ms())
-            return fresh
+    def build(found: LoadedCompany | None) -> CompanyState:
+        assert found is not None
+        loaded = check_company(found)
+        fresh = state_of(loaded, known)
+        take_in(fresh, loaded.also.tasks, loaded.also.missing)
+        fresh.wake_due(inside(runtime).services.now_ms())
+        return fresh
 
-        return read
-
-    fresh = await inside(runtime).services.store.read(load())
+    fresh = await inside(runtime).services.store.fetch_with(LoadCompany(name, ids), build)
     assert state.company == fresh.company
     assert state.slots == fresh.slots
     assert state.graphs == fresh.graphs

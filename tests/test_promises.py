@@ -41,8 +41,8 @@ from actors.messages.views import BLOCKING
 from actors.runtime.log import event_of
 from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
+from storage.contract.events import LogPlace, ReadLog
 from storage.sqlite.connection import Connection
-from storage.sqlite.statements import SQL
 
 from .conftest import Opened
 from .storage.connections import Flaky, sqlite_error
@@ -304,10 +304,8 @@ async def test_what_is_blocked_is_free_the_moment_its_cause_is_gone(
 
 
 async def _tasks_events(company: Company) -> list[Any]:
-    rows = await company._services.store.read(
-        lambda conn: conn.execute(SQL["events_all"], {"after": 0, "limit": 1000}).fetchall()
-    )
-    return [event for event in map(event_of, rows) if event.kind.startswith("tasks.")]
+    read = await company._services.store.fetch(ReadLog(None, LogPlace(), 1000))
+    return [event for event in map(event_of, read.lines) if event.kind.startswith("tasks.")]
 
 
 def test_reasons_that_block_are_those_that_no_waiting_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import actors
 import actors.testing
+from storage.sqlite.statements import SQL
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("actors/**/*.py"), *ROOT.glob("storage/**/*.py")])
@@ -96,9 +98,9 @@ MAY: dict[str, tuple[str, ...]] = {
         "storage.records",
         "storage.values",
         "storage.codec",
-        "storage.units",
+        "storage.contract.turns",
+        "storage.contract.loading",
         "storage.writes",
-        "storage.sqlite.loading",
         "actors.codec",
         "actors.converter",
         "actors.core",
@@ -169,6 +171,81 @@ CONVERTED = ("actors.runtime.retention", "actors.runtime.inbox", "actors.runtime
 def test_retention_and_the_inbox_know_the_store_by_its_contract(path: Path) -> None:
     engine = ("sqlite3", "storage.sqlite")
     assert {name for name in imports_of(path, types_too=False) if name.startswith(engine)} == set()
+
+
+ENGINE_DOORS = {"actors.runtime.opening"}
+"""Where stores are opened, and nothing but opened: the only modules of `actors` that may know an engine."""
+STATEMENTS_NAMED = {
+    *(
+        "actors.core.advance",
+        "actors.core.budget",
+        "actors.core.decide",
+        "actors.core.edit",
+        "actors.core.people",
+    ),
+    *("actors.core.submit", "actors.core.unit", "actors.runtime.inbox_host"),
+}
+"""Modules that still name the statements of a turn's smaller writes."""
+SQL_TEXT = re.compile(
+    r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|BEGIN|SAVEPOINT|WITH)\s", re.ASCII
+)
+CONNECTION_METHODS = {
+    "execute",
+    "executemany",
+    "executescript",
+    "fetchone",
+    "fetchall",
+    "fetchmany",
+    "cursor",
+}
+ACTORS = [path for path in FILES if module_of(path).startswith("actors")]
+
+
+def _texts_of(tree: ast.AST) -> set[str]:
+    """String constants that are no docstrings."""
+    said = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said
+    }
+
+
+@pytest.mark.parametrize("path", ACTORS, ids=module_of)
+def test_actors_know_the_store_by_its_contract_alone(path: Path) -> None:
+    """No engine outside of the door, no SQL, no connection."""
+    tree = ast.parse(path.read_text("utf-8"))
+    engine = {
+        name for name in imports_of(path) if name.startswith(("storage.sqlite", "storage.group_commit"))
+    }
+    assert not engine or module_of(path) in ENGINE_DOORS
+    assert not {name for name in imports_of(path) if name.split(".")[0] in ("sqlite3", "aiosqlite")}
+    assert {text for text in _texts_of(tree) if SQL_TEXT.match(text)} == set()
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert attributes & CONNECTION_METHODS == set()
+    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    assert arguments & {"conn", "raw", "cursor"} == set()
+
+
+def test_actors_name_no_statement() -> None:
+    """A name of one word may be an ordinary word."""
+    names = {name for name in SQL if "_" in name}
+    naming = {module_of(path) for path in ACTORS if _texts_of(ast.parse(path.read_text("utf-8"))) & names}
+    assert naming == STATEMENTS_NAMED
+
+
+def test_what_the_store_promises_knows_no_engine() -> None:
+    """The contract and the group commit stand above every engine."""
+    for path in FILES:
+        if module_of(path).startswith(
+            ("storage.contract", "storage.group_commit", "storage.errors", "storage.records")
+        ):
+            names = imports_of(path)
+            assert not {name for name in names if name.startswith(("sqlite3", "aiosqlite", "storage.sqlite"))}
 
 
 def test_only_the_bridge_knows_asyncio() -> None:

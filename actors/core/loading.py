@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from storage.contract.loading import FoundTasks, LoadedCompany, LoadedTask, unreadable
 from storage.records import NodeRecord, TaskRecord
-from storage.sqlite.loading import LoadedCompany, LoadedTask
+from storage.values import changed
 
 from .cycles import mark_cycles
 from .shape import shape_of, spec_of, users_of
@@ -22,6 +23,30 @@ def check_texts(task: TaskRecord, nodes: Sequence[NodeRecord]) -> None:
     if any(node.pos != place for place, node in enumerate(nodes)):
         raise ValueError("node rows are not numbered from 0 without a gap")
     users_of([spec_of(node.spec) for node in nodes])
+
+
+def check_company(loaded: LoadedCompany) -> LoadedCompany:
+    """The same, with each task whose texts cannot be read marked as bad."""
+    return changed(loaded, tasks=_checked(loaded.tasks), also=check_found(loaded.also))
+
+
+def check_found(found: FoundTasks) -> FoundTasks:
+    """The same, with each task whose texts cannot be read marked as bad."""
+    return changed(found, tasks=_checked(found.tasks))
+
+
+def _checked(tasks: Iterable[LoadedTask]) -> tuple[LoadedTask, ...]:
+    return tuple([_check(task) for task in tasks])
+
+
+def _check(task: LoadedTask) -> LoadedTask:
+    if not task.readable:
+        return task
+    try:
+        check_texts(task.record, task.nodes or ())
+    except (ValueError, TypeError) as error:
+        return unreadable(task.record, task.run, task.quarantined, error)
+    return task
 
 
 def entries_of(loaded: Iterable[LoadedTask]) -> list[TaskState]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from storage.contract.turns import CommitTurn, GraphRow, InputsOf
 from storage.records import CompanyRecord, NodeRecord, RunRecord, RunStatus, ScheduleRecord, TaskRecord
-from storage.sqlite.unit_of_work import GraphRow, InputsOf, UnitOfWork
 from storage.values import changed
 from storage.writes import (
     ArchivedSet,
@@ -161,16 +161,14 @@ _TAKE: Mapping[type, Callable[[_Rows, Any], None]] = MappingProxyType(
 )
 
 
-def unit_of(draft: Draft) -> UnitOfWork:
+def unit_of(draft: Draft) -> CommitTurn:
     """Everything the draft changes, as one unit of work under the company's epoch."""
     rows = _Rows()
     for move in draft.journal:
         _TAKE[type(move)](rows, move)
     company = draft.state.company
-    unit = UnitOfWork(
-        company_id=company.company_id,
-        company_name=company.name,
-        epoch=company.epoch,
+    unit = CommitTurn(
+        company.claim,
         due_ms=draft.state.next_due_ms(),
         company=rows.company,
         pins=rows.pins,
@@ -194,7 +192,7 @@ def unit_of(draft: Draft) -> UnitOfWork:
     return unit
 
 
-def _take_tasks(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
+def _take_tasks(unit: CommitTurn, draft: Draft, rows: _Rows) -> None:
     unit.new_tasks = [(rows.tasks[seq], texts) for seq, texts in rows.new_tasks.items()]
     old = [task for seq, task in rows.tasks.items() if seq not in rows.new_tasks]
     unit.tasks = [task for task in old if draft.state.entries[task.id].readable]
@@ -212,7 +210,7 @@ def _schedule(row: tuple[int, ScheduleRecord | None]) -> Write:
     return ScheduleRemoved(seq) if record is None else SchedulePut(record)
 
 
-def _take_nodes(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
+def _take_nodes(unit: CommitTurn, draft: Draft, rows: _Rows) -> None:
     """Each with the result that was accepted of it."""
     results = draft.results
     new: list[NodeWithResult] = []
@@ -225,7 +223,7 @@ def _take_nodes(unit: UnitOfWork, draft: Draft, rows: _Rows) -> None:
     unit.new_nodes, unit.carried, unit.nodes = new, carried, old
 
 
-def _take_attempts(unit: UnitOfWork, draft: Draft) -> None:
+def _take_attempts(unit: CommitTurn, draft: Draft) -> None:
     unit.begun = [attempt for attempt in draft.attempts if attempt.end is None]
     unit.ended = [attempt for attempt in draft.attempts if attempt.end is not None]
     unit.inputs = [

@@ -15,8 +15,8 @@ import attrs
 from actors.errors import Refused
 from actors.messages import Message
 from storage.codec import clean_text
+from storage.contract.turns import CommitTurn
 from storage.records import EventRecord
-from storage.sqlite.unit_of_work import UnitOfWork
 from storage.values import value
 from storage.writes import InboxAnswered
 
@@ -73,7 +73,7 @@ class Turn:
     advanced: Advanced
     answers: Sequence[object] = ()
     """One for each input: the reply to a message, or the `Refused` error; whether a report counted; or nothing."""
-    unit: UnitOfWork | None = None
+    unit: CommitTurn | None = None
     """What is to be committed; nothing if the turn changed nothing."""
     healed: bool = False
     """Whether something was not there that a sweep asked for."""

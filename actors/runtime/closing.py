@@ -9,17 +9,15 @@ the report.
 from __future__ import annotations
 
 import math
-import sqlite3
 
 import trio
 
 from actors.errors import RuntimeClosed, WouldDeadlock
 from actors.messages.views import ClosingReport
+from storage.contract.hosts import EndHost
 from storage.errors import StorageError
 from storage.logging import get_logger
 from storage.records import EventRecord
-from storage.sqlite.statements import SQL
-from storage.sqlite.unit_of_work import write_events
 
 from .current import current_attempt
 from .executor import Executor
@@ -144,14 +142,9 @@ class Closing:
             "abandoned": len(report.abandoned),
         }
         event = EventRecord("process.stopped", now_ms, data=data)
-
-        def say(conn: sqlite3.Connection) -> int:
-            conn.execute(SQL["host_end"], {"host_id": host_id, "ended_ms": now_ms})
-            return write_events(conn, None, None, [event])
-
         try:
             with trio.move_on_after(SAY_STOPPED_S):
-                position = await self._services.store.writer.commit(say)
+                position = await self._services.store.commit(EndHost(host_id, now_ms, event))
                 self._services.publisher.told(position, event)
         except StorageError as error:
             _log.warning("process.stopped", stored=False, cause=str(error))

@@ -10,9 +10,7 @@ survive it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from functools import partial
 
 import trio
 from outcome import Error, Value
@@ -20,24 +18,19 @@ from outcome import Error, Value
 from actors.core.advance import Advanced
 from actors.core.effects import AttemptKey, CancelAttempt, Effect, EndAttempt, StartAttempt
 from actors.core.inputs import Dropped, Report, Spending
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, state_of, take_in
 from actors.core.prefetch import NOTHING_FOUND, Needs, Prefetched, late_spenders, needs_of
 from actors.core.state import CompanyState
 from actors.core.turn import Host, Turn, TurnFailed, turn
 from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused, RuntimeClosed
 from actors.messages import Message
 from storage.codec import clean_text
+from storage.contract.companies import ClaimCompany, FindCompany
+from storage.contract.loading import LoadCompany, LoadedCompany, LoadedTask
+from storage.contract.recovery import Quarantine
+from storage.contract.turns import Committed, Inputs
 from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
-from storage.records import CompanyRecord
-from storage.sqlite.loading import (
-    LoadedCompany,
-    LoadedTask,
-    claim_company,
-    claim_existing,
-    find_company,
-    load_company,
-)
-from storage.sqlite.unit_of_work import Committed, Inputs
+from storage.records import Claim, CompanyRecord
 
 from . import recovery
 from .attempts import Attempt, AttemptRef
@@ -102,7 +95,7 @@ class CompanyActor:
         """Commit what is not a turn's. Nothing that was read before rests in between: no turn is under way."""
         try:
             unit = errand.prepare(self._state)
-            value = None if unit is None else await self._services.store.writer.commit(unit)
+            value = None if unit is None else await self._services.store.commit(unit)
         except BaseException as error:
             known = isinstance(error, Exception)
             errand.reply.settle(Error(error if known else OutcomeUnknown()))
@@ -152,15 +145,13 @@ class CompanyActor:
         """Fence off whatever an earlier actor has under way, read the facts, and see what became of what
         was running.
         """
-        database = self._services.store
         company = await self._claim()
-        loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+        loaded, state = await self._read_all(company)
         bad = [task for task in loaded.tasks if task.bad is not None]
         if bad:
             for task in bad:
-                await self._quarantine(task)
-            company = await self._stored_company()
-            loaded, state = await database.read(lambda conn: self._read_all(conn, company))
+                await self._quarantine(company.claim, task)
+            loaded, state = await self._read_all(company)
         state.wake_due(self._services.now_ms())
         self._pending_reports = await recovery.reports(self.name, state, self._services, self._executor)
         # no checkpoint since the registry was asked: what it told is not told again by the mailbox
@@ -168,40 +159,51 @@ class CompanyActor:
         self._memory = self._cell.memory = Memory(state)
         self._memory.between_turns.set()
 
-    def _read_all(
-        self, conn: sqlite3.Connection, company: CompanyRecord
-    ) -> tuple[LoadedCompany, CompanyState]:
+    async def _read_all(self, claimed: CompanyRecord) -> tuple[LoadedCompany, CompanyState]:
         """On the reader's thread, the building of the state too: however long the queue, the event loop goes on."""
-        loaded = load_company(conn, company, check_texts)
-        return loaded, state_of(loaded, self._services.handler_names)
+        handlers = self._services.handler_names
+
+        def build(found: LoadedCompany | None) -> tuple[LoadedCompany, CompanyState]:
+            if found is None or found.company.claim != claimed.claim:
+                raise StaleEpoch(claimed.name, claimed.epoch)
+            loaded = check_company(found)
+            return loaded, state_of(loaded, handlers)
+
+        return await self._services.store.fetch_with(LoadCompany(self.name), build)
 
     async def _claim(self) -> CompanyRecord:
-        """Become the company's actor. A company comes to be by a message, not by being looked at."""
-        writer = self._services.store.writer
-        while not self.mailbox.addressed:
-            claimed = await writer.commit(partial(claim_existing, name=self.name))
+        """Become the company's actor. A company comes to be by a message, not by being looked at.
+
+        Whoever else writes for the company waits for the claim from here on, so nobody uses one that it ends.
+        """
+        self._cell.withdraw_claim()
+        while True:
+            create = self.mailbox.addressed
+            claimed = await self._services.store.commit(ClaimCompany(self.name, create))
             if claimed is not None:
+                self._cell.set_claim(claimed.claim)
                 return claimed
             if not self.mailbox.addressed:
                 raise CompanyUnknown(self.name)
-        return await writer.commit(partial(claim_company, name=self.name))
 
     async def _stored_company(self) -> CompanyRecord:
         """What a quarantine has made of the budget as well."""
-        found = await self._services.store.read(lambda conn: find_company(conn, self.name))
-        assert found is not None
+        claim = self._state.company.claim
+        found = await self._services.store.fetch(FindCompany(self.name))
+        if found is None or found.claim != claim:
+            raise StaleEpoch(self.name, claim.epoch)
         return found
 
     def _registered(self, report: Report) -> Attempt | None:
         return self._services.registry.get(AttemptRef(self.name, report.key))
 
-    async def _quarantine(self, task: LoadedTask) -> None:
-        company, now_ms = self.name, self._services.now_ms()
-        unit = recovery.Quarantine(
-            company, task.record.id, task.record.seq, clean_text(task.bad or ""), task.traceback, now_ms
+    async def _quarantine(self, claim: Claim, task: LoadedTask) -> None:
+        why = clean_text(task.bad or "")
+        asked = Quarantine(
+            claim, task.record.id, task.record.seq, why, task.traceback, self._services.now_ms()
         )
-        committed, events = await self._services.store.writer.commit(unit)
-        self._services.publisher.published(company, events, committed)
+        committed, events = await self._services.store.commit(asked)
+        self._services.publisher.published(self.name, events, committed)
 
     # --- the turn -------------------------------------------------------------------------------------------
 
@@ -262,14 +264,14 @@ class CompanyActor:
             raise
 
     async def _read(self, needs: Needs) -> Prefetched:
-        company_id = self._state.company.company_id
-        found, prefetched = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
+        company = self._state.company
+        found, prefetched = await look_up(self._services.store, company.company_id, needs)
         bad = [task for task in found.tasks if task.bad is not None]
         for task in bad:
-            await self._quarantine(task)
+            await self._quarantine(company.claim, task)
         if bad:
             self._state.company = await self._stored_company()
-            found, prefetched = await self._services.store.read(lambda conn: look_up(conn, company_id, needs))
+            found, prefetched = await look_up(self._services.store, company.company_id, needs)
         take_in(self._state, found.tasks, found.missing)
         self._guests.extend(task.record.id for task in found.tasks)
         return prefetched
@@ -307,7 +309,7 @@ class CompanyActor:
         if made.unit is None:
             return Committed(0, 0, ())
         try:
-            pending = self._services.store.writer.submit(made.unit)
+            pending = self._services.store.submit(made.unit)
             slots.sent()
             return await pending.wait()
         except UnitRefused as refusal:

@@ -18,6 +18,7 @@ from actors.core.state import CompanyState
 from actors.errors import CompanyParked, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.logging import get_logger
+from storage.records import Claim
 
 from .due_times import DueTimes
 from .mailbox import Envelope, Mailbox, Sweep
@@ -49,6 +50,10 @@ class Cell:
     mailbox: Mailbox = attrs.field(factory=Mailbox)
     memory: Memory | None = None
     """While an actor of the company has loaded it."""
+    claim: Claim | None = None
+    """Under which others than the actor write for the company; none while a new one is asked for."""
+    claim_changed: trio.Event = attrs.field(factory=trio.Event)
+    """Set when there is one again, or never will be."""
     crashes: tuple[float, ...] = ()
     parked: str | None = None
     parked_until_s: float = 0.0
@@ -60,6 +65,21 @@ class Cell:
     """Ends its rest."""
     unparked: bool = False
     """Whether a person did."""
+
+    def withdraw_claim(self) -> None:
+        """The actor is about to ask for a claim, which ends the one before."""
+        self.claim = None
+        self.claim_changed = trio.Event()
+
+    def set_claim(self, claim: Claim) -> None:
+        """The company's actor has this claim."""
+        self.claim = claim
+        self.claim_changed.set()
+
+    def end_claims(self) -> None:
+        """No actor of this cell will claim again; callers that wait for one have to ask the next cell."""
+        self.claim = None
+        self.claim_changed.set()
 
     @property
     def idle(self) -> bool:
@@ -112,6 +132,18 @@ class Directory:
             self._cells[company] = cell
             self.due.forget(company)
         return cell
+
+    async def claim_of(self, company: str) -> Claim:
+        """The claim under which to write for the company, which is started if it has no actor.
+
+        Operations take effect in their order, and the claim is withdrawn before the next one is asked for, so a
+        caller that submits without a checkpoint in between is never late. Raises `RuntimeClosed`.
+        """
+        while True:
+            cell = self.cell(company)
+            if cell.claim is not None:
+                return cell.claim
+            await cell.claim_changed.wait()
 
     def find(self, company: str) -> Cell | None:
         return self._cells.get(company)

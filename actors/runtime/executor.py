@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -24,21 +23,26 @@ import trio
 from actors.core.effects import StartAttempt
 from actors.core.inputs import Report
 from actors.core.transitions import Phase
-from actors.errors import GiveUp, IllegalMove, RetryAfter
+from actors.errors import GiveUp, IllegalMove, RetryAfter, RuntimeClosed
 from actors.handlers import Context
 from storage.codec import clean_text, encode
-from storage.records import AttemptEnd
-from storage.sqlite.statements import SQL
-from storage.sqlite.unit_of_work import Inputs
+from storage.contract.recovery import RecordProcess
+from storage.contract.turns import Inputs
+from storage.errors import StorageError
+from storage.logging import get_logger
+from storage.records import AttemptEnd, EventRecord
 
 from .attempts import Attempt, AttemptRef
 from .current import current_attempt
 from .describe import describe, describe_all, leaves_of
 from .inputs import context_of
+from .lookup import place_of
 from .publisher import quiet_event
 from .services import Services
 from .spending import SpendingTeller
 from .stalls import StallWatch
+
+_log = get_logger("turnkeeper")
 
 ILLEGAL_MAX = 3
 """So many illegal moves in a row of one node and it fails: a mistake of ours must not go round for ever."""
@@ -111,7 +115,15 @@ class Executor:
 
     def _tell_quiet(self, attempt: Attempt, quiet_s: float) -> None:
         event = quiet_event(attempt, quiet_s, self._services.now_ms())
-        self._services.publisher.record_soon(self._nursery, attempt.ref.company, event)
+        self._nursery.start_soon(self._record_quietly, attempt.ref.company, event)
+
+    async def _record_quietly(self, company: str, event: EventRecord) -> None:
+        """An event that cannot be stored is only logged."""
+        try:
+            claim = await self._services.directory.claim_of(company)
+            await self._services.publisher.record_of_company(claim, event)
+        except (StorageError, RuntimeClosed) as error:
+            _log.warning("event.unstored", kind=event.kind, cause=str(error))
 
     @trio.lowlevel.enable_ki_protection
     async def watch_stalls(self) -> None:
@@ -341,15 +353,8 @@ class Executor:
 
     async def record_process(self, attempt: Attempt, pid: int, started: str) -> None:
         """Store durably which process works for the attempt."""
-        key, company = attempt.ref.key, attempt.ref.company
-        params = {"seq": key.seq, "run": key.run, "pos": key.pos, "number": key.number}
-
-        def write(conn: sqlite3.Connection) -> None:
-            company_id = conn.execute(SQL["find_company"], {"name": company}).fetchone()[0]
-            stored = {"company_id": company_id, "pid": pid, "pid_started": started, **params}
-            conn.execute(SQL["set_attempt_process"], stored)
-
-        await self._services.store.writer.commit(write)
+        claim = await self._services.directory.claim_of(attempt.ref.company)
+        await self._services.store.commit(RecordProcess(claim, place_of(attempt.ref.key), pid, started))
 
 
 class _WayBack:

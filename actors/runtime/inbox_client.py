@@ -29,7 +29,7 @@ from .opening import open_beside
 from .reader import Reader
 
 if TYPE_CHECKING:
-    from storage.sqlite.sender import SenderStore
+    from .opening import SqliteSender
 
 R = TypeVar("R")
 
@@ -74,8 +74,8 @@ class Inbox(Reader):
     company are taken in the order in which they were sent. An answer can be read for a week.
     """
 
-    def __init__(self, path: str, store: SenderStore) -> None:
-        super().__init__(path, store.connection)
+    def __init__(self, store: SqliteSender) -> None:
+        super().__init__(store)
         self._store = store
 
     async def send(self, company: str, message: Message[Any], *, id: str | None = None) -> str:
@@ -139,7 +139,7 @@ async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) ->
     there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
     async with open_beside(path, busy_s=busy_s) as store:
-        yield Inbox(str(path), store)
+        yield Inbox(store)
 
 
 def letter_of(row: StoredMessage) -> Letter:

@@ -47,11 +47,11 @@ from storage.contract.inbox import (
     PruneAnswered,
     StoredMessage,
 )
+from storage.contract.store import Store
 from storage.logging import get_logger
 
 from .describe import describe
 from .mailbox import Envelope, Reply
-from .opening import OwnedStore
 from .services import Services
 
 POLL_S: Final = 0.25
@@ -72,7 +72,7 @@ _log = get_logger("turnkeeper")
 class InboxHost:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.store = OwnedStore(services.store)
+        self.store: Store = services.store
         self._wake = trio.Event()
         self._look = True
         """Whether to look whatever the version says: rows may be left from the last look."""
@@ -265,7 +265,7 @@ class InboxHost:
 
 
 class _Row(Reply):
-    """A row under way, and where its answer goes: back to the intake, which has to know when it is over."""
+    """A row under way, and where its answer goes: back to the host, which has to know when it is over."""
 
     __slots__ = ("_told", "message", "stored", "unit_answers")
 
@@ -274,7 +274,7 @@ class _Row(Reply):
         self.stored = stored
         self.message: Message[Any] | None = None
         self.unit_answers = True
-        """Whether the unit that carries it out writes the answer, not the intake."""
+        """Whether the unit that carries it out writes the answer, not the inbox host."""
         self._told = told
 
     def settle(self, outcome: Outcome[Any]) -> None:

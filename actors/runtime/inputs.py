@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.handlers import Context, WayBack
 from storage.codec import decode
-from storage.sqlite.unit_of_work import Inputs
+from storage.contract.turns import Inputs
 
 from .attempts import Attempt
 from .handle import Company

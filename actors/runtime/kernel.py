@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
 
 import attrs
 import trio
 
 from actors.commands import clear_inputs
+from storage.contract.companies import DueCompanies
+from storage.contract.events import LastEventTime
+from storage.contract.hosts import BeginHost
+from storage.contract.store import Store
+from storage.forks import ForkGuard
 from storage.nursery import bare_nursery
-from storage.records import EventRecord
-from storage.sqlite.connection import Connection
-from storage.sqlite.database import Database, Hooks, open_database
-from storage.sqlite.opening import Durability
-from storage.sqlite.ownership import ForkGuard
-from storage.sqlite.statements import SQL
-from storage.sqlite.unit_of_work import write_events
 
+from . import opening
 from .attempts import Registry
 from .closing import Closing
 from .directory import Directory
@@ -38,6 +35,9 @@ from .slots import Slots
 from .supervisor import Supervisor
 from .sweep import Sweeper
 from .watchdog import Watchdog
+
+DUE_MAX = 1_000_000
+"""Absent companies whose due times are kept in memory."""
 
 
 @attrs.frozen(eq=False)
@@ -70,7 +70,7 @@ class Kernel:
 
 
 def make_kernel(
-    nursery: trio.Nursery, gone: trio.Event, store: Database, host_id: int, options: Options
+    nursery: trio.Nursery, gone: trio.Event, store: Store, host_id: int, options: Options
 ) -> Kernel:
     """Make the parts, the lowest first. Nothing runs yet."""
     registry, directory, notifier, shutdown = Registry(), Directory(), Notifier(), Shutdown()
@@ -108,32 +108,32 @@ async def run_kernel(
     path: str | os.PathLike[str],
     options: Options,
     *,
-    durability: Durability = "full",
-    how: Literal["thread", "inline"] = "thread",
-    wrap: Callable[[Connection], Connection] = lambda connection: connection,
+    durability: opening.Durability = "full",
+    how: opening.How = "thread",
+    wrap: Callable[[opening.Connection], opening.Connection] = lambda connection: connection,
 ) -> AsyncIterator[Kernel]:
     """Open the database and run its companies until the block is left; see `actors.host.open_runtime`.
 
-    ``how`` and ``wrap`` as `open_database`: tests run inline, and put something round the writer's connection.
+    ``how`` and ``wrap`` as `opening.open_store`: tests run inline, and put something round the writer's connection.
     """
-    hooks = Hooks()
-    async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as store:
+    hooks = opening.Hooks()
+    async with opening.open_store(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as store:
         clear_inputs(private_folder(path))
-        host_id, position, began = await store.writer.commit(_begin_host(options.clock_ms()))
+        began = await store.commit(BeginHost(os.getpid(), options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
             # The children have a nursery of their own: closing ends them and not the block of the closer.
             nursery = await outer.start(_hold_children, gone)
             try:
-                kernel = make_kernel(nursery, gone, store, host_id, options)
+                kernel = make_kernel(nursery, gone, store, began.host_id, options)
                 _listen_to_store(hooks, kernel.services)
-                kernel.services.publisher.told(position, began)
+                kernel.services.publisher.told(began.position, began.event)
                 nursery.start_soon(kernel.supervisor.bring_back)
                 nursery.start_soon(kernel.executor.watch_stalls)
                 if how == "thread":
                     nursery.start_soon(kernel.watchdog.run)
                 try:
-                    await _begin(kernel, position)
+                    await _begin(kernel, began.position)
                     nursery.start_soon(kernel.sweeper.run)
                     nursery.start_soon(kernel.intake.run, POLL_S if how == "thread" else None)
                     nursery.start_soon(kernel.housekeeper.run)
@@ -146,7 +146,7 @@ async def run_kernel(
                 nursery.cancel_scope.cancel()  # also if a Ctrl-C ended the closing
 
 
-def _listen_to_store(hooks: Hooks, services: Services) -> None:
+def _listen_to_store(hooks: opening.Hooks, services: Services) -> None:
     hooks.on_outage = lambda error: services.publisher.store_down(error, services.now_ms())
 
     def recovered(outage_s: float) -> None:
@@ -176,32 +176,16 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.path.realpath(path)}.inputs")
 
 
-def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:
-    """The unit that enters this process as the owner: its id, and the event with its position."""
-    pid = os.getpid()
-
-    def begin(conn: sqlite3.Connection) -> tuple[int, int, EventRecord]:
-        (row,) = conn.execute(SQL["host_begin"], {"pid": pid, "started_ms": now_ms}).fetchall()
-        event = EventRecord("process.started", now_ms, data={"pid": pid, "host_id": row[0]})
-        return int(row[0]), write_events(conn, None, None, [event]), event
-
-    return begin
-
-
 async def _begin(kernel: Kernel, position: int) -> None:
     """Start-up is a sweep; then the due times of the companies that are not there, and what waits in the inbox.
 
     ``position`` is that of the event that tells of this process.
     """
-
-    def read(conn: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
-        due = conn.execute(SQL["earliest_due"], {"limit": 1_000_000}).fetchall()
-        return due, conn.execute(SQL["latest_event_ms"], {"before": position}).fetchall()
-
-    due, showed = await kernel.services.store.read(read)
-    for name, due_ms, has_schedules in due:
-        kernel.services.directory.note_due(name, due_ms, works=not has_schedules)
-    for (last_ms,) in showed:
+    store, directory = kernel.services.store, kernel.services.directory
+    for due in await store.fetch(DueCompanies(DUE_MAX)):
+        directory.note_due(due.name, due.due_ms, works=not due.has_schedules)
+    last_ms = await store.fetch(LastEventTime(position))
+    if last_ms is not None:
         kernel.supervisor.clock_showed(last_ms)
     await kernel.sweeper.sweep()
     await kernel.intake.look()

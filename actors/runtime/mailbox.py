@@ -20,7 +20,7 @@ from outcome import Error, Outcome, Value
 from actors.core.inputs import Report, Spending
 from actors.core.state import CompanyState
 from actors.messages import Message
-from storage.group_commit import Unit
+from storage.contract.store import Operation
 
 USER_MAX = 1_000
 """Messages that may wait. Past a thousand a sender gains nothing by not waiting, and memory stays bounded."""
@@ -87,7 +87,7 @@ class Errand:
     must not wait, and what it raises is the reply. ``last``: after this unit the company is no more.
     """
 
-    prepare: Callable[[CompanyState], Unit[Any] | None]
+    prepare: Callable[[CompanyState], Operation[Any] | None]
     last: bool = False
     reply: Reply = attrs.field(factory=Reply)
 

@@ -16,10 +16,11 @@ import attrs
 from actors.errors import CompanyUnknown
 from storage.codec import check_name
 from storage.contract.companies import FindCompany
-from storage.contract.retention import Claim, ListDeletions, Logged
-from storage.contract.store import Operation
+from storage.contract.retention import ListDeletions, Logged
+from storage.contract.store import Operation, Store
+from storage.records import Claim
 
-from .opening import OwnedStore, copy_beside, open_owned
+from .opening import copy_beside, open_owned
 from .retention.deletion import finish_deletion, mark_of, refused_if_active
 from .retention.policy import DeletedCompany, PruneReport, Retention
 from .retention.pruning import Pruner, T
@@ -29,7 +30,7 @@ from .retention.pruning import Pruner, T
 class _Unattended:
     """The `Place` of a database that nobody runs: no actor is there, and none can come."""
 
-    store: OwnedStore
+    store: Store
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

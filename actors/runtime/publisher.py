@@ -7,19 +7,16 @@ takes changes again.
 from __future__ import annotations
 
 import logging
-import sqlite3
 
 import structlog
-import trio
 
 from actors.errors import StoreUnavailable
 from actors.events import KINDS
-from storage.errors import StorageError
+from storage.contract.events import RecordCompanyEvents, RecordEvents
+from storage.contract.store import Store
+from storage.contract.turns import Committed
 from storage.logging import get_logger
-from storage.records import EventRecord
-from storage.sqlite.database import Database
-from storage.sqlite.statements import SQL
-from storage.sqlite.unit_of_work import Committed, write_events
+from storage.records import Claim, EventRecord
 
 from .attempts import Attempt
 from .notifier import Notifier
@@ -29,7 +26,7 @@ _log = get_logger("turnkeeper")
 
 
 class Publisher:
-    def __init__(self, store: Database, notifier: Notifier, shutdown: Shutdown) -> None:
+    def __init__(self, store: Store, notifier: Notifier, shutdown: Shutdown) -> None:
         self._store = store
         self._notifier = notifier
         self._shutdown = shutdown
@@ -51,29 +48,12 @@ class Publisher:
 
     async def record(self, event: EventRecord) -> None:
         """Store an event of the runtime itself."""
-        self.told(
-            await self._store.writer.commit(lambda conn: write_events(conn, None, None, [event])), event
-        )
+        self.told(await self._store.commit(RecordEvents((event,))), event)
 
-    async def record_of_company(self, company: str, event: EventRecord) -> None:
-        """Store an event about a company's actor, which needs no actor to be stored."""
-
-        def write(conn: sqlite3.Connection) -> Committed:
-            row = conn.execute(SQL["find_company"], {"name": company}).fetchone()
-            seq = conn.execute(SQL["number_events"], {"company_id": row[0], "events": 1}).fetchone()[0]
-            return Committed(write_events(conn, row[0], seq, [event]), seq, ())
-
-        self.published(company, (event,), await self._store.writer.commit(write))
-
-    def record_soon(self, nursery: trio.Nursery, company: str, event: EventRecord) -> None:
-        """`record_of_company` in a child; an event that cannot be stored is only logged."""
-        nursery.start_soon(self._record_quietly, company, event)
-
-    async def _record_quietly(self, company: str, event: EventRecord) -> None:
-        try:
-            await self.record_of_company(company, event)
-        except StorageError as error:
-            _log.warning("event.unstored", kind=event.kind, cause=str(error))
+    async def record_of_company(self, claim: Claim, event: EventRecord) -> None:
+        """Store an event about a company's actor, which needs no turn to be stored."""
+        committed = await self._store.commit(RecordCompanyEvents(claim, (event,)))
+        self.published(claim.name, (event,), committed)
 
     # --- an outage of the store -----------------------------------------------------------------------------
 
@@ -88,7 +68,7 @@ class Publisher:
         began, self._outage = self._outage, None
         over = EventRecord("store.recovered", now_ms, data={"outage_s": round(outage_s, 3)})
         events = tuple(event for event in (began, over) if event is not None)
-        self._store.writer.submit(lambda conn: write_events(conn, None, None, events))
+        self._store.submit(RecordEvents(events))
         _log.info("store.recovered", outage_s=outage_s)
         self._notifier.notify()
 

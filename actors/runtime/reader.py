@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import trio
 
 from actors.core.admission import Live
 from storage.codec import check_name
-from storage.nursery import bare_nursery
-from storage.sqlite.connection import Connection, read
-from storage.sqlite.opening import open_reader as open_connection
-from storage.sqlite.ownership import Owner, owner_of
+from storage.contract.companies import ListCompanies
+from storage.contract.store import ReadStore
 
 from .clock import wall_clock_ms
 from .handle import Reads
 from .log import Events, Page
-from .reads import Source, companies_of
-
-T = TypeVar("T")
+from .opening import Owner, open_read_store, owner_of
+from .reads import Source
 
 POLL_S = 0.25
 """How often a following reader looks for new events of another process."""
@@ -33,16 +28,6 @@ async def _wait_a_little() -> bool:
     return True
 
 
-class _ReadOnly:
-    """The reads' idea of a database, without a writer."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        return await read(self._connection, body)
-
-
 class Reader:
     """The stored facts of a database. Comes from `open_reader`.
 
@@ -50,11 +35,10 @@ class Reader:
     from here. Where no host runs, every unfinished task says so.
     """
 
-    def __init__(
-        self, path: str, connection: Connection, clock_ms: Callable[[], int] = wall_clock_ms
-    ) -> None:
-        self.path = path
-        self._source = Source(_ReadOnly(connection), clock_ms, self._live)
+    def __init__(self, database: ReadStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.path = database.path
+        self._database = database
+        self._source = Source(database, clock_ms, self._live)
 
     def _live(self, _company: str) -> Live:
         return Live(no_host=self.owner is None)
@@ -70,7 +54,7 @@ class Reader:
 
     async def companies(self) -> tuple[str, ...]:
         """Names of all companies, sorted."""
-        return await companies_of(self._source.database)
+        return await self._database.fetch(ListCompanies())
 
     def events(self, *, company: str | None = None, after: int | None = None, follow: bool = False) -> Events:
         """Events after the position ``after``, in commit order; with ``follow`` for ever, looking four
@@ -79,7 +63,7 @@ class Reader:
         Raises `CursorTooOld` in the loop if events after that position, or after the last one given out, are no
         longer kept.
         """
-        return Events(self._source.database.read, Page(company, after), _wait_a_little if follow else None)
+        return Events(self._database.fetch, Page(company, after), _wait_a_little if follow else None)
 
 
 @asynccontextmanager
@@ -88,7 +72,5 @@ async def open_reader(path: str | os.PathLike[str]) -> AsyncIterator[Reader]:
 
     Raises `NotADatabase` (also if there is no such file), `SchemaTooNew`, `StoreUnavailable`.
     """
-    from storage.sqlite.bridge import open_bridge
-
-    async with bare_nursery(), open_bridge() as bridge:
-        yield Reader(str(path), await bridge.connect(lambda: open_connection(path)))
+    async with open_read_store(path) as database:
+        yield Reader(database)

@@ -7,8 +7,6 @@ in this process or in any other.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ import trio
 
 from actors.codec import template_of
 from actors.core.admission import Live
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, check_found, state_of, take_in
 from actors.core.schedules.state import checked
 from actors.core.shape import spec_of
 from actors.core.state import CompanyState
@@ -27,13 +25,15 @@ from actors.errors import TaskUnknown
 from actors.events import Event
 from actors.messages.views import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
 from storage.codec import decode
-from storage.records import AttemptEnd, CompanyRecord, ScheduleRecord
-from storage.sqlite.loading import find_company, find_tasks, load_company, load_schedules
-from storage.sqlite.ownership import ForkGuard
-from storage.sqlite.statements import SQL
+from storage.contract.events import TaskEvents
+from storage.contract.loading import FindTasks, FoundTasks, LoadCompany, LoadedCompany, LoadSchedules
+from storage.contract.reads import Results, TaskAttempts, TaskIds, Titles
+from storage.contract.store import ReadStore
+from storage.forks import ForkGuard
+from storage.records import CompanyRecord, ScheduleRecord
 
 from .directory import Directory, Memory
-from .log import Readable, event_of
+from .log import event_of
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ class Source:
     that is not known. ``directory``: the companies in memory, where there are any.
     """
 
-    database: Readable
+    database: ReadStore
     now_ms: Callable[[], int]
     live: Callable[[str], Live]
     handlers: frozenset[str] | None = None
@@ -110,11 +110,10 @@ async def _between_turns(source: Source, name: str, memory: Memory) -> bool:
 async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> CompanyState | None:
     """Only these tasks, if they are all settled: nothing else in the company matters to what they are."""
 
-    def read(conn: sqlite3.Connection) -> CompanyState | None:
-        company = find_company(conn, name)
-        if company is None:
+    def build(read: tuple[CompanyRecord, FoundTasks] | None) -> CompanyState | None:
+        if read is None:
             return None
-        found = find_tasks(conn, company.company_id, tasks, check_texts)
+        company, found = read[0], check_found(read[1])
         state = CompanyState(company, source.handlers)
         take_in(state, found.tasks, found.missing)
         state.wake_due(source.now_ms())
@@ -124,23 +123,20 @@ async def _read_settled(source: Source, name: str, tasks: Sequence[str]) -> Comp
         )
         return state if quiet else None
 
-    return await source.database.read(read)
+    return await source.database.fetch_with(FindTasks(name, tasks), build)
 
 
 async def _read_company(source: Source, name: str, tasks: Sequence[str] | None) -> CompanyState | None:
-    def read(conn: sqlite3.Connection) -> CompanyState | None:
-        company = find_company(conn, name)
-        if company is None:
+    def build(read: LoadedCompany | None) -> CompanyState | None:
+        if read is None:
             return None
-        loaded = load_company(conn, company, check_texts, with_schedules=False)
+        loaded = check_company(read)
         state = state_of(loaded, source.handlers)
-        if tasks:
-            found = find_tasks(conn, company.company_id, tasks, check_texts)
-            take_in(state, found.tasks, found.missing)
+        take_in(state, loaded.also.tasks, loaded.also.missing)
         state.wake_due(source.now_ms())
         return state
 
-    return await source.database.read(read)
+    return await source.database.fetch_with(LoadCompany(name, tasks or (), with_schedules=False), build)
 
 
 def entry_in(seen: View, task: str) -> tuple[CompanyState, TaskState]:
@@ -192,14 +188,7 @@ async def queue(source: Source, name: str, goal: str | None) -> tuple[TaskStatus
 async def tasks(source: Source, name: str, *, archived: bool) -> tuple[TaskStatus, ...]:
     """Every task, in the order of creation."""
 
-    def ids_of(conn: sqlite3.Connection) -> list[str]:
-        company = find_company(conn, name)
-        if company is None:
-            return []
-        params = {"company_id": company.company_id, "archived": archived}
-        return [row[0] for row in conn.execute(SQL["all_task_ids"], params).fetchall()]
-
-    ids = await source.database.read(ids_of)
+    ids = await source.database.fetch(TaskIds(name, archived))
     state = await _read_company(source, name, ids)
     if state is None:
         return ()
@@ -213,11 +202,8 @@ async def schedules(source: Source, name: str) -> tuple[ScheduleView, ...]:
     """Every schedule by name. All of it is stored, so it is read from the tables."""
     source.check()
 
-    def read(conn: sqlite3.Connection) -> tuple[ScheduleRecord, ...]:
-        company = find_company(conn, name)
-        return () if company is None else load_schedules(conn, company.company_id)
-
-    return tuple(_schedule(name, checked(record)) for record in await source.database.read(read))
+    records = await source.database.fetch(LoadSchedules(name))
+    return tuple(_schedule(name, checked(record)) for record in records)
 
 
 def _schedule(company: str, record: ScheduleRecord) -> ScheduleView:
@@ -258,28 +244,32 @@ async def explanation(source: Source, name: str, task: str) -> Explanation:
 
 async def timeline(source: Source, name: str, task: str) -> tuple[Event, ...]:
     """Every event of the task, oldest first."""
-    rows = await _of_task(source, name, task, "events_task", "task_seq")
-    return tuple(event_of(row) for row in rows)
+    lines = await source.database.fetch(TaskEvents(name, task))
+    if lines is None:
+        raise TaskUnknown(name, task)
+    return tuple(event_of(line) for line in lines)
 
 
 async def attempts(source: Source, name: str, task: str) -> tuple[AttemptView, ...]:
     """Every attempt of every run of the task, oldest first."""
-    rows = await _of_task(source, name, task, "attempts_of", "seq")
+    found = await source.database.fetch(TaskAttempts(name, task))
+    if found is None:
+        raise TaskUnknown(name, task)
     return tuple(
         AttemptView(
-            run=row[0],
-            node=_node_name(row[1]),
-            number=row[2],
-            generation=row[3],
-            started_ms=row[4],
-            ended_ms=row[5],
-            end=None if row[6] is None else AttemptEnd(row[6]),
-            error=row[7],
-            reserved=row[8],
-            spent=row[9],
-            assumed=bool(row[10]),
+            run=attempt.run,
+            node=_node_name(spec),
+            number=attempt.number,
+            generation=attempt.generation,
+            started_ms=attempt.started_ms,
+            ended_ms=attempt.ended_ms,
+            end=attempt.end,
+            error=attempt.error,
+            reserved=attempt.reserved,
+            spent=attempt.spent,
+            assumed=attempt.assumed,
         )
-        for row in rows
+        for spec, attempt in found
     )
 
 
@@ -291,22 +281,10 @@ async def result(source: Source, name: str, task: str) -> Mapping[str, Any]:
     return await results_of_run(source.database, state.company.company_id, entry.task.seq, run)
 
 
-async def results_of_run(database: Readable, company_id: int, seq: int, run: int) -> dict[str, Any]:
-    params = {"company_id": company_id, "seq": seq, "run": run}
-    rows = await database.read(lambda conn: conn.execute(SQL["results"], params).fetchall())
-    return {_node_name(spec): decode(text) for spec, text in rows}
-
-
-async def _of_task(source: Source, name: str, task: str, statement: str, seq_name: str) -> list[Any]:
-    def read(conn: sqlite3.Connection) -> list[Any]:
-        row = conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
-        company = find_company(conn, name)
-        if row is None or company is None:
-            raise TaskUnknown(name, task)
-        params = {"company_id": company.company_id, "name": name, seq_name: row[0]}
-        return conn.execute(SQL[statement], params).fetchall()
-
-    return await source.database.read(read)
+async def results_of_run(database: ReadStore, company_id: int, seq: int, run: int) -> dict[str, Any]:
+    """Results of a run's succeeded nodes, by node."""
+    found = await database.fetch(Results(company_id, seq, run))
+    return {_node_name(spec): decode(text) for spec, text in found}
 
 
 def _node_name(spec: str) -> str:
@@ -376,13 +354,6 @@ async def _with_titles(
     source: Source, company: CompanyRecord, made: Iterable[TaskStatus]
 ) -> list[TaskStatus]:
     statuses = list(made)
-    params = {"company_id": company.company_id, "ids": json.dumps([status.id for status in statuses])}
-    rows = await source.database.read(lambda conn: conn.execute(SQL["titles"], params).fetchall())
-    titles = dict(rows)
+    ids = [status.id for status in statuses]
+    titles = await source.database.fetch(Titles(company.company_id, ids))
     return [attrs.evolve(status, title=titles.get(status.id, "")) for status in statuses]
-
-
-async def companies_of(database: Readable) -> tuple[str, ...]:
-    """Names of all companies, sorted."""
-    rows = await database.read(lambda conn: conn.execute(SQL["list_companies"]).fetchall())
-    return tuple(row[0] for row in rows)

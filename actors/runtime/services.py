@@ -8,8 +8,8 @@ import attrs
 
 from actors.core.admission import Live
 from actors.core.inputs import Report, Spending
-from storage.sqlite.database import Database
-from storage.sqlite.ownership import ForkGuard
+from storage.contract.store import Store
+from storage.forks import ForkGuard
 from storage.values import changed
 
 from .attempts import Registry
@@ -28,7 +28,7 @@ class Services:
     commands are written.
     """
 
-    store: Database
+    store: Store
     options: Options
     host_id: int
     private_folder: Path
@@ -57,7 +57,7 @@ class Services:
     def live(self, company: str) -> Live:
         """What only this process knows about what the company may do now."""
         cell = self.directory.find(company)
-        cause = self.store.writer.cause
+        cause = self.store.cause
         suspect = self.registry.suspect
         return Live(
             draining=self.shutdown.draining,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 
 from actors.runtime.retention.policy import PruneReport
-from storage.group_commit import WriterStatistics
-from storage.sqlite.wal import wal_bytes
+from storage.contract.store import WriterStatistics
 
 from .inbox_host import InboxHost
 from .retention.housekeeping import Housekeeper
@@ -51,7 +50,6 @@ def statistics_of(
     cells = services.directory.cells
     states = [cell.memory.state for cell in cells if cell.memory is not None]
     depths = [cell.mailbox.depths for cell in cells]
-    writer = services.store.writer
     return Statistics(
         companies=len(cells),
         queued=sum(state.queued for state in states),
@@ -66,8 +64,8 @@ def statistics_of(
         inbox=intake.under_way,
         last_sweep=sweeper.last,
         last_prune=housekeeper.last,
-        wal_bytes=wal_bytes(services.store.path),
-        writer=writer.statistics,
-        store_available=writer.available,
+        wal_bytes=services.store.wal_bytes,
+        writer=services.store.statistics,
+        store_available=services.store.cause is None,
         loop_lag_s=watchdog.lag_s,
     )

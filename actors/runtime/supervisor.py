@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from typing import Any
 
 import trio
 
@@ -16,12 +17,11 @@ from actors.core.schedules.state import schedule_of
 from actors.core.turn import BadRow, TurnFailed
 from actors.errors import CompanyDeleted, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from storage.codec import clean_text
+from storage.contract.recovery import DisableSchedule, FindTask, Quarantine
 from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
 from storage.logging import get_logger
-from storage.records import EventRecord
-from storage.sqlite.statements import SQL
+from storage.records import Claim, EventRecord
 
-from . import recovery
 from .clock import WallWatch
 from .company import CompanyActor
 from .describe import describe
@@ -117,6 +117,7 @@ class Supervisor:
                 return
         finally:
             cell.memory = None
+            cell.end_claims()
             self._directory.remove(cell)
             if cell.mailbox.closed is None and (not cell.mailbox.unused or self._directory.closed):
                 cell.mailbox.close(RuntimeClosed())
@@ -151,12 +152,7 @@ class Supervisor:
         if again and about is not None and await self._set_aside(cell, about, cause):
             cell.crashes = ()
         rest_s = delay_s(len(cell.crashes))
-        await self._services.publisher.record_of_company(
-            cell.name,
-            EventRecord(
-                "actor.crashed", self._services.now_ms(), task=task, reason=text, data={"cause": text}
-            ),
-        )
+        await self._record(cell, "actor.crashed", task=task, reason=text, data={"cause": text})
         if rest_s > 0:
             await self._rest(cell, rest_s, text)
 
@@ -170,9 +166,7 @@ class Supervisor:
         try:
             if tell and cell.parked is not None:
                 data = {"cause": cause, "wait_s": rest_s}
-                await self._services.publisher.record_of_company(
-                    cell.name, EventRecord("company.parked", self._services.now_ms(), reason=cause, data=data)
-                )
+                await self._record(cell, "company.parked", reason=cause, data=data)
             if not self._services.shutdown.closing:
                 with trio.move_on_after(rest_s):
                     await cell.unpark.wait()
@@ -181,9 +175,15 @@ class Supervisor:
         if cell.unparked:
             cell.crashes = ()
             if tell and was_parked is not None:
-                await self._services.publisher.record_of_company(
-                    cell.name, EventRecord("company.unparked", self._services.now_ms())
-                )
+                await self._record(cell, "company.unparked")
+
+    async def _record(self, cell: Cell, kind: str, **fields: Any) -> None:
+        """Store an event about the company's actor. One that crashed before it had a claim has nothing to store
+        it under; the log of the process tells of it.
+        """
+        if cell.claim is not None:
+            event = EventRecord(kind, self._services.now_ms(), **fields)
+            await self._services.publisher.record_of_company(cell.claim, event)
 
     def hurry(self) -> None:
         """The runtime closes: who rests tries once more, so that ends of attempts are committed."""
@@ -192,33 +192,33 @@ class Supervisor:
 
     async def _set_aside(self, cell: Cell, about: str, cause: BaseException) -> bool:
         """Disable the schedule, or quarantine the task, durably. False if it is not stored."""
-        schedule = schedule_of(about)
+        claim, schedule = cell.claim, schedule_of(about)
+        if claim is None:
+            return False
         if schedule is None:
-            return await self._quarantine(cell, about, cause)
+            return await self._quarantine(claim, about, cause)
         why = clean_text(f"its moves failed twice: {describe(cause)}")
-        unit = recovery.DisableSchedule(cell.name, schedule, why, self._services.now_ms())
-        committed, events = await self._services.store.writer.commit(unit)
+        asked = DisableSchedule(claim, schedule, why, self._services.now_ms())
+        committed, events = await self._services.store.commit(asked)
         self._services.publisher.published(cell.name, events, committed)
         return bool(events)
 
-    async def _quarantine(self, cell: Cell, task: str, cause: BaseException) -> bool:
+    async def _quarantine(self, claim: Claim, task: str, cause: BaseException) -> bool:
         """Its attempts are told to end, and their reports will be late. False as well if it is set aside already: then
         that does not help, and the company rests.
         """
         import traceback
 
         shown = "".join(traceback.format_exception(cause))[-20_000:]
-        name = cell.name
-        row = await self._services.store.read(
-            lambda conn: conn.execute(SQL["task_seq"], {"company": name, "id": task}).fetchone()
-        )
-        if row is None or row[1]:
+        name = claim.name
+        found = await self._services.store.fetch(FindTask(name, task))
+        if found is None or found.quarantined:
             return False
         why = clean_text(f"its moves failed twice: {describe(cause)}")
         if isinstance(cause, BadRow):
             why = clean_text(str(cause))
-        unit = recovery.Quarantine(name, task, row[0], why, shown, self._services.now_ms())
-        committed, events = await self._services.store.writer.commit(unit)
+        asked = Quarantine(claim, task, found.seq, why, shown, self._services.now_ms())
+        committed, events = await self._services.store.commit(asked)
         self._services.publisher.published(name, events, committed)
         for attempt in self._services.registry.of_company(name):
             if attempt.ref.key.task == task:

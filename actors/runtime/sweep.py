@@ -10,16 +10,14 @@ left in peace for a time that grows with it, so that a system that only waits co
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterable
 
 import attrs
 import trio
 
+from storage.contract.companies import FindSweepCompanies, MarkChecked
 from storage.logging import get_logger
 from storage.records import EventRecord
-from storage.sqlite.statements import SQL
 
 from .describe import describe
 from .mailbox import Envelope, Sweep
@@ -66,10 +64,12 @@ class Sweeper:
 
     async def sweep(self) -> SweepReport:
         """One pass over everything that may need it."""
-        urgent, waiting = await self._services.store.read(self._names)
-        resting = self._at_rest(name for name in waiting if name not in urgent)
+        now_ms = self._services.now_ms()
+        found = await self._services.store.fetch(FindSweepCompanies(now_ms, QUEUED_MAX))
+        urgent = dict.fromkeys(found.urgent)
+        resting = self._at_rest(name for name in found.waiting if name not in urgent)
         await self._mark_checked(list(resting))  # or they would be the oldest for ever
-        names = list(urgent | dict.fromkeys(name for name in waiting if name not in resting))
+        names = list(urgent | dict.fromkeys(name for name in found.waiting if name not in resting))
         asked = healed = errors = 0
         for start in range(0, len(names), PAGE):
             page = names[start : start + PAGE]
@@ -82,19 +82,6 @@ class Sweeper:
             data = {"healed": healed, "companies": asked}
             await self._services.publisher.record(EventRecord("sweep.finished", self.last.at_ms, data=data))
         return self.last
-
-    def _names(self, conn: sqlite3.Connection) -> tuple[dict[str, None], list[str]]:
-        """Companies that may not wait, and those that do, the oldest-checked first."""
-        found: dict[str, None] = {}
-        after = 0
-        while rows := conn.execute(SQL["sweep_active"], {"after": after, "limit": PAGE}).fetchall():
-            found.update(dict.fromkeys(row[0] for row in rows))
-            after = rows[-1][1]
-        due = {"now_ms": self._services.now_ms(), "limit": QUEUED_MAX}
-        for statement in ("sweep_due", "sweep_schedules"):
-            found.update(dict.fromkeys(row[0] for row in conn.execute(SQL[statement], due).fetchall()))
-        queued = conn.execute(SQL["sweep_queued"], {"limit": QUEUED_MAX}).fetchall()
-        return found, [row[0] for row in queued]
 
     def _at_rest(self, names: Iterable[str]) -> set[str]:
         """Those that are not there and were looked at not long ago, as their backlog goes."""
@@ -140,7 +127,4 @@ class Sweeper:
 
     async def _mark_checked(self, names: list[str]) -> None:
         if names:
-            params = {"names": json.dumps(names), "now_ms": self._services.now_ms()}
-            await self._services.store.writer.commit(
-                lambda conn: conn.execute(SQL["mark_checked"], params).rowcount
-            )
+            await self._services.store.commit(MarkChecked(names, self._services.now_ms()))

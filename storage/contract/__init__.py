@@ -4,4 +4,6 @@
 | --- | --- |
 | `store` | the protocol, and what every engine promises |
 | `companies` | claiming, finding and listing companies |
+| `retention` | pruning by age, and deleting a company |
+| `inbox` | messages from processes that do not own the database |
 """

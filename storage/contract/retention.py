@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from storage.errors import StorageError
-from storage.records import EventRecord
+from storage.records import Claim, EventRecord
 from storage.values import value
 
-from .store import Operation, Query
+from .store import CompanyOperation, Operation, Query
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -33,15 +33,6 @@ IDS_SHOWN: Final = 100
 """Ids in one ``tasks.pruned`` event; the count beside them is complete."""
 ACTIVE_SHOWN: Final = 10
 """Ids of active tasks in one `StillActive`."""
-
-
-@value
-class Claim:
-    """The right to write to a company. ``name`` is only for messages."""
-
-    company_id: int
-    name: str
-    epoch: int
 
 
 @value
@@ -164,7 +155,7 @@ class PrunedAttempts:
 
 
 @value
-class PruneAttempts(Operation[PrunedAttempts | None]):
+class PruneAttempts(CompanyOperation[PrunedAttempts | None]):
     """Remove those of the attempts that may still go, and record ``attempts.pruned``; ``None`` if there were none.
 
     Raises `StaleEpoch`.
@@ -209,7 +200,7 @@ class PrunedTasks:
 
 
 @value
-class PruneTasks(Operation[PrunedTasks | None]):
+class PruneTasks(CompanyOperation[PrunedTasks | None]):
     """Remove tasks in this order, each whole, and record ``tasks.pruned``; ``None`` if none may go any more.
 
     A task on which another depends stays, whatever its age. Raises `StaleEpoch`.
@@ -242,7 +233,7 @@ class Marked:
 
 
 @value
-class MarkDeleted(Operation[Marked]):
+class MarkDeleted(CompanyOperation[Marked]):
     """Take the company's name away, and begin its deletion.
 
     From then on no query finds the company, the name is free, and no earlier claim is valid. Each message that
@@ -270,7 +261,7 @@ class Deleted:
 
 
 @value
-class DeleteSome(Operation[Deleted | None]):
+class DeleteSome(CompanyOperation[Deleted | None]):
     """Remove some rows of a marked company. ``None`` while more are left.
 
     The last step removes the company and records ``company.deleted``, which belongs to no company. Raises

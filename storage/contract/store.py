@@ -18,10 +18,14 @@ Every implementation promises, and the contract suite shows:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+import attrs
+
 from storage.errors import StoreUnavailable
+from storage.records import Claim
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -34,6 +38,20 @@ class Operation(Generic[T]):
     __slots__ = ()
 
 
+class CompanyOperation(Operation[T]):
+    """A change of one company, made under a claim.
+
+    Raises `StaleEpoch` if the claim has ended, which every engine checks before it carries out anything.
+    """
+
+    __slots__ = ()
+
+    @property
+    def claim(self) -> Claim:
+        """The claim under which it is made: a field of every subclass."""
+        raise NotImplementedError
+
+
 class Query(Generic[T]):
     """One reading over one snapshot; `T` is what it answers."""
 
@@ -41,28 +59,73 @@ class Query(Generic[T]):
 
 
 class Pending(Protocol[T_co]):
-    """An operation that was submitted and is not answered yet."""
+    """An operation that was submitted, and its answer once there is one."""
 
     async def wait(self) -> T_co:
         """Return the answer once the change is durable. Several callers may wait, and again.
 
-        Raises `OutcomeUnknown` if the store was closed meanwhile, else what the operation raised.
+        Raises `OutcomeUnknown` if the store was closed meanwhile, `UnitRefused` if the database refused the
+        operation, and what the operation says (`StaleEpoch` among them); none of these changed anything, save
+        that `OutcomeUnknown` cannot say.
         Cancellation: stops waiting; the operation stands.
         """
         ...
 
 
-class Store(Protocol):
-    """A database that is open. See the module for what every implementation promises."""
+@attrs.frozen
+class WriterStatistics:
+    """A snapshot of what the group commit has done. Seconds are real time, from asking the engine to its answer."""
+
+    batches: int = 0
+    units: int = 0
+    last_batch_units: int = 0
+    largest_batch_units: int = 0
+    last_commit_s: float = 0.0
+    total_commit_s: float = 0.0
+
+
+@attrs.frozen
+class WalState:
+    """The write-ahead log. ``pinned``: a reader has an old snapshot, or had it at that moment, so it cannot be cut."""
+
+    bytes: int
+    pinned: bool = False
+
+
+class ReadStore(Protocol):
+    """A database that can be read. See the module for what every implementation promises."""
 
     @property
     def path(self) -> str:
-        """The absolute path of the database."""
+        """The path of the database, as it was given."""
         ...
+
+    async def fetch(self, query: Query[T]) -> T:
+        """Answer a query.
+
+        Raises `StoreUnavailable` for an error that may pass, `QueryRefused` for one that does not, `StoreClosed`,
+        and what the query says. Cancellation: before it starts; once started it is waited for.
+        """
+        ...
+
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
+        """`fetch`, and what ``build`` makes of the answer. ``build`` is pure and runs where the reading ran, so
+        that building something large does not hold up the event loop.
+        """
+        ...
+
+
+class Store(ReadStore, Protocol):
+    """A database that is open for writing, by this process alone."""
 
     @property
     def cause(self) -> StoreUnavailable | None:
         """Why the store takes no changes at present; ``None`` while it does."""
+        ...
+
+    @property
+    def statistics(self) -> WriterStatistics:
+        """A snapshot."""
         ...
 
     def submit(self, operation: Operation[T]) -> Pending[T]:
@@ -76,15 +139,25 @@ class Store(Protocol):
         """Submit and wait for the answer; errors and cancellation as `submit` and `Pending.wait`."""
         ...
 
-    async def fetch(self, query: Query[T]) -> T:
-        """Answer a query. Raises `StoreUnavailable` for an error that may pass, `StoreClosed`.
+    @property
+    def wal_kept_bytes(self) -> int:
+        """The size that the write-ahead log has in ordinary use."""
+        ...
 
-        Cancellation: before it starts; once started it is waited for.
+    @property
+    def wal_bytes(self) -> int:
+        """The size that it has now."""
+        ...
+
+    async def shrink(self) -> WalState:
+        """Cut the write-ahead log if it has grown far beyond that. Cheap if it has not. Raises as `fetch`, save that
+        for an error that may pass the log stays as it is.
         """
         ...
 
-    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
-        """`fetch`, and what ``build`` makes of the answer. ``build`` is pure and runs where the reading ran, so
-        that building something large does not hold up the event loop.
+    async def copy_to(self, target: str | os.PathLike[str]) -> int:
+        """Write a checked copy of one moment of the database to ``target``, which must not exist; its size in bytes.
+
+        Raises `BackupFailed`, `StoreUnavailable`. Cancellation: stops the copying.
         """
         ...

@@ -19,7 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from storage.errors import BackupFailed, classify, unavailable
+from storage.errors import BackupFailed
+from storage.sqlite.errors import classify, unavailable
 from storage.sqlite.opening import open_copier, open_copy, open_reader
 from storage.sqlite.statements import SQL
 

@@ -35,8 +35,8 @@ import trio
 from outcome import Error, Outcome, capture
 
 from storage.errors import OutcomeUnknown, StoreClosed
+from storage.forks import ForkGuard
 from storage.logging import get_logger
-from storage.sqlite.ownership import ForkGuard
 
 with warnings.catch_warnings():
     # On Python 3.12 its import warns of its own future; a host that makes errors of warnings can do nothing

@@ -13,7 +13,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from storage.errors import classify, unavailable
+from storage.errors import QueryRefused, StoreClosed
+from storage.sqlite.errors import classify, unavailable
 
 T = TypeVar("T")
 
@@ -96,17 +97,20 @@ def _text_or_escaped(raw: bytes) -> str:
         return Undecodable(raw.decode("utf-8", "backslashreplace"))
 
 
-async def read(connection: Connection, body: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `body` over one snapshot on a reader's connection.
+async def reading(connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `work`, which only reads, on a reader's connection.
 
-    Raises `StoreUnavailable` for an error that may pass, else as `Connection.run`. Cancellation as there.
+    Raises `StoreUnavailable` for an SQLite error that may pass, `QueryRefused` for one that does not, else as
+    `Connection.run`. Cancellation as there.
     """
     try:
-        return await connection.run(lambda raw: read_transaction(raw, body))
+        return await connection.run(work)
     except sqlite3.Error as exc:
+        if not hasattr(exc, "sqlite_errorcode"):
+            raise StoreClosed from exc  # the module's own: the connection was closed underneath
         if classify(exc) == "transient":
             raise unavailable(exc) from exc
-        raise
+        raise QueryRefused(exc.sqlite_errorname, str(exc)) from exc
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

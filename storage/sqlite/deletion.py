@@ -16,7 +16,6 @@ import attrs
 from storage.contract.retention import (
     ACTIVE_SHOWN,
     ROWS_MAX,
-    Claim,
     Deleted,
     DeleteSome,
     ListDeletions,
@@ -26,12 +25,12 @@ from storage.contract.retention import (
     StillActive,
 )
 from storage.errors import StaleEpoch
-from storage.records import EventRecord
+from storage.records import Claim, EventRecord
 
 from . import inbox
 from .engine import operation, query
+from .events import write_company_events, write_events
 from .statements import SQL
-from .unit_of_work import write_events
 
 COUNTED: Final = ("tasks", "attempts", "events")
 
@@ -106,13 +105,7 @@ def remove_last(conn: sqlite3.Connection, company_id: int) -> None:
         conn.execute(SQL[statement], {"company_id": company_id})
 
 
-# --- claims and events --------------------------------------------------------------------------------------
-
-
-def check_claim(conn: sqlite3.Connection, claim: Claim) -> None:
-    """Raise `StaleEpoch` unless the claim is the newest, and the company is not being deleted."""
-    if epoch_of(conn, claim.company_id) != claim.epoch:
-        raise StaleEpoch(claim.name, claim.epoch)
+# --- epochs and events --------------------------------------------------------------------------------------
 
 
 def epoch_of(conn: sqlite3.Connection, company_id: int) -> int | None:
@@ -123,8 +116,8 @@ def epoch_of(conn: sqlite3.Connection, company_id: int) -> int | None:
 
 def record(conn: sqlite3.Connection, company_id: int, event: EventRecord) -> Logged:
     """Write an event of the company that no turn writes."""
-    (seq,) = conn.execute(SQL["number_events"], {"company_id": company_id, "events": 1}).fetchone()
-    return Logged(event, write_events(conn, company_id, seq, [event]), seq)
+    written = write_company_events(conn, company_id, (event,))
+    return Logged(event, written.first_position, written.first_seq)
 
 
 # --- operations ---------------------------------------------------------------------------------------------
@@ -133,7 +126,6 @@ def record(conn: sqlite3.Connection, company_id: int, event: EventRecord) -> Log
 @operation(MarkDeleted)
 def mark_deleted(conn: sqlite3.Connection, asked: MarkDeleted) -> Marked:
     claim = asked.claim
-    check_claim(conn, claim)
     key = {"company_id": claim.company_id}
     active = [row[0] for row in conn.execute(SQL["active_tasks"], {**key, "limit": ACTIVE_SHOWN}).fetchall()]
     if active or asked.attempts:
@@ -145,7 +137,7 @@ def mark_deleted(conn: sqlite3.Connection, asked: MarkDeleted) -> Marked:
     return Marked(Claim(claim.company_id, claim.name, epoch), logged)
 
 
-@operation(DeleteSome)
+@operation(DeleteSome, fences_itself=True)
 def delete_some(conn: sqlite3.Connection, asked: DeleteSome) -> Deleted | None:
     claim = asked.claim
     key = {"company_id": claim.company_id}

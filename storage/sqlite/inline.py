@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from storage.errors import StoreClosed
-from storage.sqlite.ownership import ForkGuard
+from storage.forks import ForkGuard
 
 T = TypeVar("T")
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
-from storage.errors import NotADatabase, SchemaTooNew, classify, unavailable
+from storage.errors import NotADatabase, SchemaTooNew
 from storage.sqlite.connection import roll_back
+from storage.sqlite.errors import classify, unavailable
 from storage.sqlite.ownership import Handle, refuse_inherited
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 OPEN_BUSY_MS: Final = 2_000  # while opening: another process may be recovering or closing the WAL
 BUSY_MS: Final = 100  # afterwards: the writer tries again itself, and sees a cancellation between two tries

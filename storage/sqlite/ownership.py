@@ -35,7 +35,8 @@ from typing import Final
 
 import attrs
 
-from storage.errors import DatabaseInUse, ForkedProcess, unavailable
+from storage.errors import DatabaseInUse, ForkedProcess
+from storage.sqlite.errors import unavailable
 
 # `struct flock`: Linux puts type and whence first, the BSDs and macOS last (a spare int does no harm there).
 _LINUX: Final = sys.platform.startswith("linux")
@@ -102,18 +103,6 @@ class _Register:
 
 _register = _Register()
 os.register_at_fork(after_in_child=_register.after_fork_in_child)
-
-
-class ForkGuard:
-    """Remembers the process it was made in."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-
-    def check(self) -> None:
-        """Raise `ForkedProcess` in any other process."""
-        if os.getpid() != self._pid:
-            raise ForkedProcess(self._pid)
 
 
 def refuse_inherited(path: str) -> None:

@@ -16,8 +16,6 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from storage.contract.retention import (
     IDS_SHOWN,
     ROWS_MAX,
@@ -41,10 +39,11 @@ from storage.contract.retention import (
 )
 from storage.records import EventRecord
 
-from .deletion import check_claim, epoch_of, record, remove_task
+from .deletion import epoch_of, record, remove_task
 from .engine import operation, query
+from .events import write_events
+from .floors import WHOLE_LOG, Floor, floor_of
 from .statements import SQL
-from .unit_of_work import write_events
 
 LOOKED_MAX: Final = 200
 """Rows of one look: what must stay is passed by in small steps too."""
@@ -58,23 +57,6 @@ LOG_PRUNED: Final = "log.pruned"
 
 
 # --- the log ------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Floor:
-    """What stood at or before ``position`` is gone; ``seq`` is the company's number of its last line there."""
-
-    position: int = 0
-    seq: int = 0
-
-
-WHOLE_LOG: Final = 0
-"""In the place of a company's id."""
-
-
-def floor_of(conn: sqlite3.Connection, company_id: int = WHOLE_LOG) -> Floor:
-    row = conn.execute(SQL["floor"], {"company_id": company_id}).fetchone()
-    return Floor() if row is None else Floor(*row)
 
 
 @query(FindOldLogEnd)
@@ -182,7 +164,6 @@ def old_attempts(
 
 @operation(PruneAttempts)
 def prune_attempts(conn: sqlite3.Connection, asked: PruneAttempts) -> PrunedAttempts | None:
-    check_claim(conn, asked.claim)
     company_id = asked.claim.company_id
     params = {"company_id": company_id, "keys": json.dumps(asked.keys), "before_ms": asked.before_ms}
     count = conn.execute(SQL["prune_attempts"], params).rowcount
@@ -262,7 +243,6 @@ def _going_together(
 
 @operation(PruneTasks)
 def prune_tasks(conn: sqlite3.Connection, asked: PruneTasks) -> PrunedTasks | None:
-    check_claim(conn, asked.claim)
     company_id = asked.claim.company_id
     gone: dict[int, str] = {}
     freed: dict[int, None] = {}

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TypeVar
+from functools import partial
 
 from storage.contract.inbox import PutMessage
-from storage.contract.store import Query
-from storage.errors import classify, refused, unavailable
+from storage.errors import StoreClosed
 
-from .connection import Connection, read, transaction
-from .engine import answer, carry_out
+from .connection import transaction
+from .engine import carry_out
+from .errors import classify, refused, unavailable
+from .store import SqliteReader
 
-T = TypeVar("T")
 
-
-class SenderStore:
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+class SqliteSender(SqliteReader):
+    """A `SqliteReader` whose connection may also send."""
 
     async def commit(self, operation: PutMessage) -> None:
         """Carry out the one operation that needs no ownership, in a transaction of its own.
@@ -25,13 +23,12 @@ class SenderStore:
         Raises what `PutMessage` says; `StoreUnavailable` if others' transactions take too long, or for another
         error that may pass: then nothing was changed. Cancellation: it may have been carried out.
         """
+        body = partial(carry_out, asked=operation)
         try:
-            await self.connection.run(lambda raw: transaction(raw, lambda conn: carry_out(conn, operation)))
+            await self.reader.run(lambda raw: transaction(raw, body))
         except sqlite3.Error as exc:
+            if not hasattr(exc, "sqlite_errorcode"):
+                raise StoreClosed from exc
             if classify(exc) == "transient":
                 raise unavailable(exc) from exc
             raise refused(exc) from exc
-
-    async def fetch(self, query: Query[T]) -> T:
-        """See `storage.contract.store.Store.fetch`."""
-        return await read(self.connection, lambda conn: answer(conn, query))

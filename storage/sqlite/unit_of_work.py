@@ -1,29 +1,23 @@
-"""Units of work: all that a turn changes, written in one go, fenced by the company's epoch.
+"""Turns: all that one changes, written in one go; see `storage.contract.turns`.
 
-A unit is a function of the connection alone, so the writer may run it again after an outage. It runs inside
-the writer's transaction. First comes the fence: an actor that was replaced can write nothing any more
-(`StaleEpoch`). Rows go in an order in which every rule of the schema holds after each statement: limits
-first, slots given up before slots taken.
+First comes the fence, which also hands out the event numbers. Rows go in an order in which every rule of the
+schema holds after each statement: limits first, slots given up before slots taken.
 
-What the units of several companies write never meets in a row, so `write_together` takes one table after
+What the turns of several companies write never meets in a row, so `write_together` takes one table after
 the other for all of them: a statement is set up once for a hundred companies, not a hundred times.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-import attrs
-
 from storage.columns import (
     END_ATTEMPT,
     INSERT_ATTEMPT,
-    INSERT_EVENT,
     INSERT_NODE,
     INSERT_RUN,
     INSERT_TASK,
@@ -34,18 +28,17 @@ from storage.columns import (
     Row,
     row_of,
 )
+from storage.contract.turns import Committed, CommitTurn, GraphRow, Inputs, InputsOf
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import (
     AttemptRecord,
     CompanyRecord,
-    EventRecord,
     NodeRecord,
     RunRecord,
     ScheduleRecord,
     TaskRecord,
 )
-from storage.sqlite.statements import SQL
-from storage.values import names_of, value
+from storage.values import names_of
 from storage.writes import (
     ArchivedSet,
     AttemptBooked,
@@ -60,94 +53,22 @@ from storage.writes import (
     ScheduleRemoved,
     TaskBooked,
     TaskFire,
-    TaskTexts,
     TitleSet,
     Write,
 )
 
-
-@value
-class InputsOf:
-    """Ask for what a starting attempt is given; ``after`` are the positions of the nodes whose results it
-    uses. ``upstream``: whether its task depends on others.
-    """
-
-    seq: int
-    run: int
-    pos: int
-    after: tuple[int, ...] = ()
-    upstream: bool = False
+from .engine import operation
+from .events import event_rows, insert_events
+from .statements import SQL
 
 
-@value
-class Inputs:
-    """JSON texts: the task's payload (or the run's in its place), the node's own, and the results in the
-    order of ``after``; of the upstream tasks: task, node (none if it has none) and result.
-    """
-
-    payload: str | None
-    node_payload: str | None
-    results: tuple[str | None, ...]
-    upstream: Sequence[tuple[str, str | None, str | None]] = ()
+@operation(CommitTurn, fences_itself=True)
+def commit_turn(conn: sqlite3.Connection, turn: CommitTurn) -> Committed:
+    (committed,) = write_together(conn, (turn,))
+    return committed
 
 
-@value
-class GraphRow:
-    name: str
-    version: int
-    shape: str
-    node_payloads: str | None
-
-
-@value
-class Committed:
-    """What the database added: the position of the first event and its number in the company, and the
-    inputs asked for.
-    """
-
-    first_position: int
-    first_seq: int
-    inputs: Sequence[Inputs]
-
-
-@attrs.define(eq=False)
-class UnitOfWork:
-    """All that one turn changes."""
-
-    company_id: int
-    company_name: str
-    epoch: int
-    due_ms: int | None = None
-    company: CompanyRecord | None = None
-    graphs: Sequence[GraphRow] = ()
-    new_tasks: Sequence[tuple[TaskRecord, TaskTexts]] = ()
-    tasks: Sequence[TaskRecord] = ()
-    edges: Sequence[tuple[int, tuple[str, ...]]] = ()
-    """(task seq, upstreams), in the place of what was there."""
-    repinned: Sequence[int] = ()
-    """Of them, the tasks that had others before."""
-    new_runs: Sequence[RunRecord] = ()
-    runs: Sequence[RunRecord] = ()
-    new_nodes: Sequence[tuple[NodeRecord, str | None]] = ()
-    nodes: Sequence[tuple[NodeRecord, str | None]] = ()
-    """With the JSON text of the result, where one was accepted in this turn."""
-    carried: Sequence[tuple[NodeRecord, str | None]] = ()
-    """New nodes that take over payload and result from the run before theirs."""
-    begun: Sequence[AttemptRecord] = ()
-    ended: Sequence[AttemptRecord] = ()
-    pins: Sequence[int] = ()
-    writes: Sequence[Write] = ()
-    """What changes less than a row."""
-    events: Sequence[EventRecord] = ()
-    inputs: Sequence[InputsOf] = ()
-
-    def __call__(self, conn: sqlite3.Connection) -> Committed:
-        """Write everything; raises `StaleEpoch`, or whatever SQLite says."""
-        (committed,) = write_together(conn, (self,))
-        return committed
-
-
-def write_together(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> list[Committed]:
+def write_together(conn: sqlite3.Connection, units: Sequence[CommitTurn]) -> list[Committed]:
     """Write units of different companies as if one after the other; what each has added, in their order.
 
     Raises `StaleEpoch`, or whatever SQLite says, and does not tell whose fault it is: the caller rolls back
@@ -161,18 +82,22 @@ def write_together(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> lis
     position = _write_events(conn, units, first_seqs)
     committed = []
     for unit, first_seq in zip(units, first_seqs, strict=True):
-        inputs = [read_inputs(conn, unit.company_id, asked) for asked in unit.inputs] if unit.inputs else ()
+        inputs = (
+            [read_inputs(conn, unit.claim.company_id, asked) for asked in unit.inputs] if unit.inputs else ()
+        )
         committed.append(Committed(position, first_seq, inputs))
         position += len(unit.events)
     return committed
 
 
-def _fence(conn: sqlite3.Connection, unit: UnitOfWork) -> int:
+def _fence(conn: sqlite3.Connection, unit: CommitTurn) -> int:
     """The number of the unit's first event in its company."""
     events = len(unit.events)
-    rows = conn.execute(SQL["fence"], (events, unit.due_ms, unit.company_id, unit.epoch)).fetchall()
+    rows = conn.execute(
+        SQL["fence"], (events, unit.due_ms, unit.claim.company_id, unit.claim.epoch)
+    ).fetchall()
     if not rows:
-        raise StaleEpoch(unit.company_name, unit.epoch)
+        raise StaleEpoch(unit.claim.name, unit.claim.epoch)
     return int(rows[0][0]) - events + 1
 
 
@@ -182,25 +107,27 @@ def _write(conn: sqlite3.Connection, statement: str, rows: Iterable[Row]) -> Non
         conn.executemany(SQL[statement], rows)
 
 
-def _write_companies(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
+def _write_companies(conn: sqlite3.Connection, units: Sequence[CommitTurn]) -> None:
     _write(conn, "update_company", (_COMPANY(unit.company) for unit in units if unit.company is not None))
-    _write(conn, "put_graph", ((u.company_id, *_GRAPH(graph)) for u in units for graph in u.graphs))
+    _write(conn, "put_graph", ((u.claim.company_id, *_GRAPH(graph)) for u in units for graph in u.graphs))
 
 
-def _write_tasks(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    new = ((*_NEW_TASK(task, u.company_id), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks)
+def _write_tasks(conn: sqlite3.Connection, units: Sequence[CommitTurn]) -> None:
+    new = (
+        (*_NEW_TASK(task, u.claim.company_id), *_TEXTS(texts)) for u in units for task, texts in u.new_tasks
+    )
     _write(conn, "insert_task", new)
-    _write(conn, "update_task", (_TASK(task, u.company_id) for u in units for task in u.tasks))
-    _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))
-    edges = [(unit.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
+    _write(conn, "update_task", (_TASK(task, u.claim.company_id) for u in units for task in u.tasks))
+    _write(conn, "keep_pins", ((u.claim.company_id, seq) for u in units for seq in u.repinned))
+    edges = [(unit.claim.company_id, seq, upstreams) for unit in units for seq, upstreams in unit.edges]
     for company_id, seq, _ in edges:
         conn.execute(SQL["delete_edges"], {"company_id": company_id, "seq": seq})
     _write(conn, "insert_edge", ((company, seq, name) for company, seq, names in edges for name in names))
 
 
-def _write_runs(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    changed = [(unit.company_id, run) for unit in units for run in unit.runs]
-    new = [(unit.company_id, run) for unit in units for run in unit.new_runs]
+def _write_runs(conn: sqlite3.Connection, units: Sequence[CommitTurn]) -> None:
+    changed = [(unit.claim.company_id, run) for unit in units for run in unit.runs]
+    new = [(unit.claim.company_id, run) for unit in units for run in unit.new_runs]
     for takes_slot in (False, True):
         _write(
             conn,
@@ -214,10 +141,10 @@ def _write_runs(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
         )
     for unit in units:
         for seq in unit.pins:
-            _pin_upstreams(conn, (unit.company_id, seq))
+            _pin_upstreams(conn, (unit.claim.company_id, seq))
         for write in unit.writes:
             statement, params = _statement_of(write)
-            conn.execute(SQL[statement], {"company_id": unit.company_id, **params})
+            conn.execute(SQL[statement], {"company_id": unit.claim.company_id, **params})
 
 
 _STATEMENTS: Mapping[type, str] = MappingProxyType(
@@ -262,26 +189,28 @@ def _pin_upstreams(conn: sqlite3.Connection, task: tuple[int, int]) -> None:
         raise UnitRefused("TURNKEEPER_UPSTREAM", f"upstream {loose[0][0]!r} is not completed")
 
 
-def _write_nodes(conn: sqlite3.Connection, units: Sequence[UnitOfWork]) -> None:
-    new = (_NEW_NODE(node, u.company_id, result) for u in units for node, result in u.new_nodes)
+def _write_nodes(conn: sqlite3.Connection, units: Sequence[CommitTurn]) -> None:
+    new = (_NEW_NODE(node, u.claim.company_id, result) for u in units for node, result in u.new_nodes)
     _write(conn, "insert_node", new)
     _write(
         conn,
         "update_node",
-        (_NODE(node, u.company_id, result) for u in units for node, result in u.nodes),
+        (_NODE(node, u.claim.company_id, result) for u in units for node, result in u.nodes),
     )
-    carried = (_NEW_NODE(node, u.company_id, result) for u in units for node, result in u.carried)
+    carried = (_NEW_NODE(node, u.claim.company_id, result) for u in units for node, result in u.carried)
     _write(conn, "carry_node", carried)  # after what the run before theirs has accepted in this very turn
-    _write(conn, "insert_attempt", (_BEGUN(attempt, u.company_id) for u in units for attempt in u.begun))
-    _write(conn, "end_attempt", (_ENDED(attempt, u.company_id) for u in units for attempt in u.ended))
+    _write(
+        conn, "insert_attempt", (_BEGUN(attempt, u.claim.company_id) for u in units for attempt in u.begun)
+    )
+    _write(conn, "end_attempt", (_ENDED(attempt, u.claim.company_id) for u in units for attempt in u.ended))
 
 
-def _write_events(conn: sqlite3.Connection, units: Sequence[UnitOfWork], first_seqs: Sequence[int]) -> int:
+def _write_events(conn: sqlite3.Connection, units: Sequence[CommitTurn], first_seqs: Sequence[int]) -> int:
     """The position of the first event; the others follow it."""
     rows: list[Row] = []
     for unit, first_seq in zip(units, first_seqs, strict=True):
-        rows.extend(_event_rows(unit.company_id, first_seq, unit.events))
-    return _insert_events(conn, rows)
+        rows.extend(event_rows(unit.claim.company_id, first_seq, unit.events))
+    return insert_events(conn, rows)
 
 
 # --- rows, in the order of the parameters of their statements ---------------------------------------------------
@@ -298,21 +227,9 @@ _NEW_NODE = row_of(NodeRecord, INSERT_NODE, "company_id", "result")
 _NODE = row_of(NodeRecord, UPDATE_NODE, "company_id", "result")
 _BEGUN = row_of(AttemptRecord, INSERT_ATTEMPT, "company_id")
 _ENDED = row_of(AttemptRecord, END_ATTEMPT, "company_id")
-_EVENT = row_of(EventRecord, INSERT_EVENT, "company_id", "event_seq", "data")
 
 
-def _event_rows(
-    company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
-) -> Iterator[Row]:
-    for place, event in enumerate(events):
-        seq = None if first_seq is None else first_seq + place
-        yield _EVENT(event, company_id, seq, _data_text(event.data) if event.data else None)
-
-
-_data_text = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
-
-
-# --- reading and appending --------------------------------------------------------------------------------------
+# --- inputs -----------------------------------------------------------------------------------------------------
 
 
 def read_inputs(conn: sqlite3.Connection, company_id: int, asked: InputsOf) -> Inputs:
@@ -330,18 +247,3 @@ def read_inputs(conn: sqlite3.Connection, company_id: int, asked: InputsOf) -> I
     elif asked.upstream:
         upstream = conn.execute(SQL["upstream_results"], (company_id, asked.seq)).fetchall()
     return Inputs(payload, node_payload, tuple(results), upstream)
-
-
-def write_events(
-    conn: sqlite3.Connection, company_id: int | None, first_seq: int | None, events: Sequence[EventRecord]
-) -> int:
-    """Append events; returns the position of the first. Inside one transaction positions follow each other."""
-    return _insert_events(conn, list(_event_rows(company_id, first_seq, events)))
-
-
-def _insert_events(conn: sqlite3.Connection, rows: Sequence[Row]) -> int:
-    if not rows:
-        return 0
-    conn.executemany(SQL["insert_event"], rows)
-    (last,) = conn.execute(SQL["last_insert_position"]).fetchone()
-    return int(last) - len(rows) + 1

@@ -13,20 +13,13 @@ import os
 import sqlite3
 from typing import Final
 
-import attrs
+from storage.contract.store import WalState
+from storage.errors import QueryRefused
 
-from storage.errors import classify
-from storage.sqlite.database import Database
+from .connection import Connection
+from .errors import classify
 
 SHRINK_ABOVE_BYTES: Final = 16 * 1024 * 1024  # four times what the ordinary course of things leaves
-
-
-@attrs.frozen
-class WalState:
-    """``pinned``: somebody reads an old snapshot, or read it at that moment, so it could not be cut."""
-
-    bytes: int
-    pinned: bool = False
 
 
 def wal_bytes(path: str) -> int:
@@ -37,21 +30,21 @@ def wal_bytes(path: str) -> int:
         return 0
 
 
-async def shrink_wal(database: Database, above_bytes: int = SHRINK_ABOVE_BYTES) -> WalState:
+async def shrink_wal(path: str, writing: Connection, above_bytes: int = SHRINK_ABOVE_BYTES) -> WalState:
     """Cut the WAL to nothing if it is longer than ``above_bytes``; costs nothing if not.
 
-    Holds up the writer for the time of the copying. Raises nothing that passes: the next look tries again.
-    Cancellation as `Connection.run`.
+    ``writing`` is the connection that writes, which is held up for the time of the copying. Raises `QueryRefused`,
+    and nothing that passes: the next look tries again. Cancellation as `Connection.run`.
     """
-    if wal_bytes(database.path) <= above_bytes:
-        return WalState(wal_bytes(database.path))
+    if wal_bytes(path) <= above_bytes:
+        return WalState(wal_bytes(path))
     try:
-        pinned = await database.writer.between_commits(_cut)
+        pinned = await writing.run(_cut)
     except sqlite3.Error as error:
         if classify(error) != "transient":
-            raise
+            raise QueryRefused(error.sqlite_errorname, str(error)) from error
         pinned = True
-    return WalState(wal_bytes(database.path), pinned)
+    return WalState(wal_bytes(path), pinned)
 
 
 def _cut(raw: sqlite3.Connection) -> bool:

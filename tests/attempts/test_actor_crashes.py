@@ -22,6 +22,7 @@ from trio.testing import MockClock
 import actors.core.turn
 import actors.runtime.company
 import actors.runtime.recovery
+import storage.sqlite.unit_of_work
 from actors import (
     ActorCrashed,
     AttemptEnd,
@@ -38,8 +39,11 @@ from actors import (
 from actors.runtime.company import CompanyActor
 from actors.runtime.executor import Executor
 from actors.runtime.publisher import Publisher
+from storage.contract.companies import ClaimCompany
+from storage.contract.loading import LoadCompany
+from storage.contract.turns import CommitTurn, Prefetch
 from storage.group_commit import Writer
-from storage.sqlite.unit_of_work import UnitOfWork
+from storage.sqlite.engine import OPERATIONS, QUERIES
 from tests.inside import inside
 from tests.runtime.support import GatedConnection, Wrapper, a_host, a_task, idle, of_kind, stored_events
 
@@ -68,12 +72,12 @@ TURN = MappingProxyType(
     {
         "take": (CompanyActor, "_take"),
         "what to load": (actors.runtime.company, "needs_of"),
-        "load": (actors.runtime.company, "look_up"),
+        "load": (QUERIES, Prefetch),
         "decide": (actors.core.turn, "decide"),
         "decide a report": (actors.core.turn, "decide_report"),
         "advance": (actors.core.turn, "advance"),
         "commit": (Writer, "submit"),
-        "inside the commit": (UnitOfWork, "__call__"),
+        "inside the commit": (storage.sqlite.unit_of_work, "_write_companies"),
         "publish": (Publisher, "published"),
         "act": (CompanyActor, "_perform"),
         "start": (Executor, "start"),
@@ -84,8 +88,8 @@ TURN = MappingProxyType(
 """Where a turn can go wrong: each is a function that raises instead of doing its part, or after it."""
 LOAD = MappingProxyType(
     {
-        "claim": (actors.runtime.company, "claim_company", "claim_existing"),
-        "facts": (actors.runtime.company, "load_company"),
+        "claim": (OPERATIONS, ClaimCompany),
+        "facts": (QUERIES, LoadCompany),
         "state": (actors.runtime.company, "state_of"),
         "recover": (actors.runtime.recovery, "ending_runs"),
     }
@@ -110,9 +114,11 @@ PLACES: dict[str, dict[str, int]] = {
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     """Every place, made so that it raises when it is armed."""
     made = Faults()
-    places: list[tuple[str, tuple[Any, ...]]] = [*TURN.items(), *LOAD.items()]
-    for place, (owner, *names) in places:
-        for name in names:
+    places: list[tuple[str, tuple[Any, Any]]] = [*TURN.items(), *LOAD.items()]
+    for place, (owner, name) in places:
+        if isinstance(owner, dict):
+            monkeypatch.setitem(owner, name, _breaking(made, place, owner[name]))
+        else:
             monkeypatch.setattr(owner, name, _breaking(made, place, getattr(owner, name)))
     return made
 
@@ -121,7 +127,7 @@ def _breaking(faults: Faults, place: str, inner: Callable[..., Any]) -> Callable
     about_units = place == "commit"  # what else is written is no turn's
 
     def broken(*args: Any, **options: Any) -> Any:
-        if not about_units or isinstance(args[1], UnitOfWork):
+        if not about_units or isinstance(args[1], CommitTurn):
             faults.strike(place)
         value = inner(*args, **options)
         faults.strike(f"{place}, done")

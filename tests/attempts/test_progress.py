@@ -75,9 +75,9 @@ async def test_a_handler_that_reports_all_the_time_wakes_nobody_but_readers_ten_
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
             await runtime.company("a").ask(Submit("x", handler="chatty"))
-            before = inside(runtime).services.store.writer.statistics.units
+            before = inside(runtime).services.store.statistics.units
             await trio.sleep(2)
-            assert inside(runtime).services.store.writer.statistics.units == before
+            assert inside(runtime).services.store.statistics.units == before
             assert 10 <= batches <= 21
             stop = True
             await run_until_idle(runtime)

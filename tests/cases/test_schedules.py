@@ -38,6 +38,7 @@ from storage.errors import UnitRefused
 from tests.conftest import Opened
 from tests.inside import inside
 from tests.runtime.support import Gated, a_host, kinds, of_kind, ok, sql, stored_events
+from tests.stores import Plain
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 TASK = Submit("at its time", handler="ok")
@@ -193,8 +194,8 @@ async def test_of_two_processes_only_the_owner_fires_and_the_file_refuses_a_nomi
         twice = "UPDATE tasks SET schedule = 's', nominal_ms = :nominal WHERE seq = :seq"
         await runtime.company("k").ask(Submit("another", id="x", mode="manual"))
         with pytest.raises(UnitRefused, match="UNIQUE constraint failed"):
-            await inside(runtime).services.store.writer.commit(
-                lambda conn: conn.execute(twice, {"nominal": nominal, "seq": 2}).rowcount
+            await inside(runtime).services.store.commit(
+                Plain(lambda conn: conn.execute(twice, {"nominal": nominal, "seq": 2}).rowcount)
             )
     assert sql(db_path, "SELECT count(*) FROM tasks WHERE nominal_ms IS NOT NULL") == [(1,)]
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from actors import Context, Node, SetLimits, Stop, Submit, SubmitMany, WorkState
 from actors.core.state import CompanyState
 from actors.testing import run_until_idle
-from storage.errors import classify
+from storage.sqlite.errors import classify
 from tests.conftest import Opened
 from tests.inside import inside
 

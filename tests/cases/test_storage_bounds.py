@@ -17,17 +17,24 @@ from trio.testing import MockClock
 
 import actors.core.healing
 import actors.runtime.sweep
-import storage.sqlite.wal
 from actors import Archive, Company, Event, Runtime, Submit, SubmitMany
-from actors.runtime.opening import OwnedStore
 from actors.runtime.sweep import EVERY_S
-from storage.sqlite.loading import load_company
+from storage.contract.loading import LoadCompany
+from storage.contract.store import WalState
+from storage.sqlite.engine import QUERIES
 from storage.sqlite.opening import WAL_BYTES_KEPT, WAL_PAGES
 from storage.sqlite.wal import SHRINK_ABOVE_BYTES
 from tests.inside import inside
 from tests.runtime.support import a_host, a_task, idle, of_kind, settled, stored_events
+from tests.stores import sqlite_of
 
 MB = 1024 * 1024
+
+
+async def cut_wal(runtime: Runtime) -> WalState:
+    """Cut the write-ahead log however short it is."""
+    sqlite_of(runtime).wal_cut_above_bytes = 0
+    return await inside(runtime).services.store.shrink()
 
 
 async def transitions(runtime: Runtime, rounds: int, largest: list[int]) -> None:
@@ -91,11 +98,11 @@ async def test_a_list_that_is_cancelled_half_way_holds_no_snapshot(
                     for _ in range(checkpoints):
                         await trio.lowlevel.checkpoint()
                     scope.cancel()
-            raw = inside(runtime).services.store.reader._raw  # type: ignore[attr-defined]
+            raw = sqlite_of(runtime).reader._raw  # type: ignore[attr-defined]
             assert not raw.in_transaction
             await company.ask(a_task("ok", mode="manual"))
-            cut = await storage.sqlite.wal.shrink_wal(inside(runtime).services.store, above_bytes=0)
-            assert cut == storage.sqlite.wal.WalState(0), "nobody is in the way"
+            cut = await cut_wal(runtime)
+            assert cut == WalState(0), "nobody is in the way"
 
 
 async def test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_he_goes(
@@ -104,7 +111,7 @@ async def test_a_wal_that_somebody_else_makes_grow_is_told_of_and_shrinks_when_h
     """C55: one warning when it is above its bound, however long; the sweep cuts it as soon as nobody is in the way."""
     assert (SHRINK_ABOVE_BYTES, WAL_BYTES_KEPT) == (16 * MB, 64 * MB)
     async with a_host(db_path) as runtime:
-        inside(runtime).housekeeper.store = OwnedStore(inside(runtime).services.store, MB // 2, MB // 4)
+        sqlite_of(runtime).wal_kept_bytes, sqlite_of(runtime).wal_cut_above_bytes = MB // 2, MB // 4
         sizes: list[int] = []
         with a_long_reader(db_path):
             await transitions(runtime, 3, sizes)
@@ -130,7 +137,7 @@ async def test_the_writer_goes_on_while_the_wal_cannot_be_cut(
         await settled(runtime.company("k"), "a")
         with a_long_reader(db_path):
             await runtime.company("k").ask(a_task("ok", id="b"))
-            state = await storage.sqlite.wal.shrink_wal(inside(runtime).services.store, above_bytes=0)
+            state = await cut_wal(runtime)
             assert state.pinned
             assert state.bytes > 0
             await runtime.company("k").ask(a_task("ok", id="c"))
@@ -175,10 +182,7 @@ class Cost:
 @contextmanager
 def counted(runtime: Runtime) -> Iterator[Cost]:
     cost = Cost()
-    connections: list[Any] = [
-        inside(runtime).services.store.reader,
-        inside(runtime).services.store.writer._connection,
-    ]
+    connections: list[Any] = [sqlite_of(runtime).reader, sqlite_of(runtime)._writing]
 
     def step() -> int:
         cost.steps += 1
@@ -255,11 +259,13 @@ async def test_a_long_backlog_is_looked_at_in_turn_and_what_is_due_or_runs_every
     monkeypatch.setattr(actors.runtime.sweep, "TASKS_A_SECOND", 100 / 600)
     loads: list[str] = []
 
-    def noted(conn: Any, company: Any, check: Any) -> Any:
-        loads.append(company.name)
-        return load_company(conn, company, check)
+    inner = QUERIES[LoadCompany]
 
-    monkeypatch.setattr("actors.runtime.company.load_company", noted)
+    def noted(conn: Any, asked: LoadCompany) -> Any:
+        loads.append(asked.name)
+        return inner(conn, asked)
+
+    monkeypatch.setitem(QUERIES, LoadCompany, noted)
     async with a_host(db_path) as runtime:
         await waiting(runtime.company("long"), 100)
         await waiting(runtime.company("short"), 5)

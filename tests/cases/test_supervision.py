@@ -20,6 +20,7 @@ from actors.testing import VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from tests.conftest import Opened
 from tests.inside import inside
+from tests.stores import sqlite_of
 
 T = TypeVar("T")
 
@@ -184,7 +185,7 @@ async def test_reading_while_the_store_is_away_says_so(db_path: Path, autojump_c
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error
 
-        reader = inside(runtime).services.store.reader
+        reader = sqlite_of(runtime).reader
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(reader), "run", lambda _self, body: locked(body))
             with pytest.raises(StoreUnavailable):

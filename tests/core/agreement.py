@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.core.loading import check_texts, state_of
+from actors.core.loading import state_of
 from actors.core.state import CompanyState
 from actors.core.task_state import Standing
 from actors.core.work_state import closed_gates, positions, work_state
 from actors.messages.views import WorkState
 from storage.records import NodeStatus, TaskRecord
-from storage.sqlite.loading import find_company, load_company
 from storage.values import changed
 
 from . import oracle
-from .world import World
+from .world import World, loaded
 
 NEEDS_NO_REASON = {
     WorkState.RUNNING,
@@ -170,9 +169,9 @@ def _entry(state: CompanyState, task: str) -> dict[str, Any]:
 
 def check_against_file(world: World) -> None:
     """What a new actor would load is what memory has, as far as anything unsettled is concerned."""
-    company = find_company(world.conn, world.name)
-    assert company == world.state.company
-    fresh = state_of(load_company(world.conn, company, check_texts), world.handlers)
+    found = loaded(world.conn, world.name)
+    assert found.company == world.state.company
+    fresh = state_of(found, world.handlers)
     fresh.wake_due(world.now_ms)
     kept = world.state
     kept.wake_due(world.now_ms)

@@ -27,8 +27,9 @@ from actors.messages import (
     Submit,
 )
 from actors.messages.views import Reason, ReasonKind, WorkState
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import AttemptEnd, RunStatus
+from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_file, snapshot, watch
 from .world import World, writing
@@ -264,7 +265,9 @@ def test_a_quarantine_books_the_estimate_until_the_attempt_says_what_it_was() ->
     world.spends("a", 50)
     key = world.attempt("a")
     with writing(world.conn):
-        Quarantine(world.name, "a", key.seq, "bad row", None, world.now_ms)(world.conn)
+        carry_out(
+            world.conn, Quarantine(world.state.company.claim, "a", key.seq, "bad row", None, world.now_ms)
+        )
     world.reload()
     assert account(world) == (300, 0)
     assert booked(world) == [(300, 1)]

@@ -27,8 +27,9 @@ from actors.messages import (
     Unpause,
 )
 from actors.messages.views import Reason, ReasonKind, WorkState
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import AttemptEnd, NodeStatus, RunStatus
+from storage.sqlite.engine import carry_out
 
 from .agreement import watch
 from .world import World, writing
@@ -246,7 +247,7 @@ def test_a_halted_run_that_is_quarantined_is_halted_again_when_it_is_released(wo
     world.ask(Submit("judged", id="a", nodes=[Gate("gate")]))
     world.ask(Submit("needs it", id="b", handler="work", depends_on=["a"]))
     with writing(world.conn):
-        Quarantine(world.name, "a", 1, "why", None, world.now_ms)(world.conn)
+        carry_out(world.conn, Quarantine(world.state.company.claim, "a", 1, "why", None, world.now_ms))
     world.reload()
     assert world.where("a") is WorkState.QUARANTINED
     assert world.where("b") is WorkState.BLOCKED

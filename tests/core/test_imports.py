@@ -34,9 +34,9 @@ VALUES_AND_ARITHMETIC = {
 }
 WORDS = {"storage.records", "storage.codec", "storage.errors", "storage.values", "storage.writes"}
 TRANSLATIONS: Mapping[str, str] = {
-    "actors.core.loading": "storage.sqlite.loading",
-    "actors.core.to_rows": "storage.units",
-    "actors.core.turn": "storage.units",
+    "actors.core.loading": "storage.contract.loading",
+    "actors.core.to_rows": "storage.contract.turns",
+    "actors.core.turn": "storage.contract.turns",
 }
 """Where rows become facts and changes become rows: pure functions from and to the store's own values."""
 

@@ -31,8 +31,9 @@ from actors.messages import (
     Submit,
     Unarchive,
 )
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import AttemptEnd, RunStatus
+from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_oracle, snapshot
 from .world import World, writing
@@ -162,7 +163,9 @@ def quarantined_while_running(world: World) -> None:
 def quarantine(world: World) -> None:
     (row,) = world.stored("SELECT seq FROM tasks WHERE id = 't'")
     with writing(world.conn):
-        Quarantine(world.name, "t", row[0], "bad row", None, world.now_ms)(world.conn)
+        carry_out(
+            world.conn, Quarantine(world.state.company.claim, "t", row[0], "bad row", None, world.now_ms)
+        )
     world.reload()
 
 

@@ -9,12 +9,13 @@ from actors.core.shape import shape_of, spec_of
 from actors.errors import MoveRefused
 from actors.messages import Archive, Node, Retry, Stop, Submit, Unarchive
 from actors.messages.views import Reason, ReasonKind, WorkState
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import NodeRecord, NodeStatus, RunStatus, TaskRecord
-from storage.sqlite.loading import find_company, load_company
+from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_oracle
 from .world import World, writing
+from .world import loaded as loaded_company
 
 GOOD = '[{"handler":"work","name":"work"}]'
 BAD = "no JSON"
@@ -23,7 +24,7 @@ BAD = "no JSON"
 def set_aside(world: World, task: str = "t", why: str = "bad row") -> None:
     (row,) = world.stored("SELECT seq FROM tasks WHERE id = ?", task)
     with writing(world.conn):
-        Quarantine(world.name, task, row[0], why, None, world.now_ms)(world.conn)
+        carry_out(world.conn, Quarantine(world.state.company.claim, task, row[0], why, None, world.now_ms))
     for key in world.attempts(task):
         del world.running[key]
         world.slots.held.discard(key)
@@ -167,9 +168,7 @@ def test_a_bad_row_is_reported_once_and_the_others_are_loaded() -> None:
     for task in ("good", "t", "better"):
         world.ask(Submit("task", id=task, handler="work"))
     world.conn.execute("UPDATE tasks SET shape = ? WHERE id = 't'", (BAD,))
-    company = find_company(world.conn, world.name)
-    assert company is not None
-    loaded = {task.record.id: task for task in load_company(world.conn, company, check_texts).tasks}
+    loaded = {task.record.id: task for task in loaded_company(world.conn, world.name).tasks}
     assert [task for task, each in loaded.items() if each.bad is not None] == ["t"]
     assert not loaded["t"].readable
     assert loaded["t"].traceback is not None

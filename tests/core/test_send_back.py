@@ -26,8 +26,9 @@ from actors.messages import (
     Submit,
 )
 from actors.messages.views import ReasonKind, WorkState
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import AttemptEnd, NodeRecord, NodeStatus, RunStatus
+from storage.sqlite.engine import carry_out
 
 from .agreement import watch
 from .world import World, writing
@@ -378,7 +379,7 @@ def test_a_quarantine_of_a_task_with_a_superseded_attempt_leaves_nothing_of_it(w
     drafted(world)
     world.ask(SendBack("a", "draft", "shorter"))
     with writing(world.conn):
-        Quarantine(world.name, "a", 1, "why", None, world.now_ms)(world.conn)
+        carry_out(world.conn, Quarantine(world.state.company.claim, "a", 1, "why", None, world.now_ms))
     world.running.clear()
     world.slots.held.clear()
     world.reload()

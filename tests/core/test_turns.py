@@ -28,6 +28,7 @@ from actors.messages import (
 from actors.messages.views import WorkState
 from storage.errors import StaleEpoch, UnitRefused
 from storage.records import AttemptEnd, RunStatus
+from storage.sqlite.engine import carry_out
 from storage.writes import TitleSet
 
 from .agreement import check_against_file, snapshot, watch
@@ -300,7 +301,7 @@ def test_an_admission_before_its_upstreams_are_done_is_refused_by_the_tables() -
     world.advance(draft)
     unit = unit_of(draft)
     with pytest.raises(UnitRefused, match="upstream 'up' is not completed"), writing(world.conn):
-        unit(world.conn)
+        carry_out(world.conn, unit)
     assert world.stored("SELECT DISTINCT status FROM runs") == [("queued",)]
 
 

@@ -43,8 +43,9 @@ from actors.messages import (
     Unarchive,
     Unpause,
 )
-from actors.runtime.recovery import Quarantine
+from storage.contract.recovery import Quarantine
 from storage.records import AttemptEnd
+from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_file, snapshot, watch
 from .world import World, writing
@@ -427,7 +428,12 @@ class Walk:
         if rows:
             self.story.append(f"  {task}")
             with writing(self.world.conn):
-                Quarantine(self.world.name, task, rows[0][0], "why", None, self.world.now_ms)(self.world.conn)
+                carry_out(
+                    self.world.conn,
+                    Quarantine(
+                        self.world.state.company.claim, task, rows[0][0], "why", None, self.world.now_ms
+                    ),
+                )
             for key in self.world.attempts(task):
                 del self.world.running[key]
                 self.world.slots.held.discard(key)

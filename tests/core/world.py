@@ -20,7 +20,7 @@ from actors.core.advance import MOVES_MAX, Advanced, advance
 from actors.core.draft import Draft
 from actors.core.effects import AttemptKey, CancelAttempt, StartAttempt
 from actors.core.inputs import Input, Report, Said, Spending
-from actors.core.loading import check_texts, state_of, take_in
+from actors.core.loading import check_company, state_of, take_in
 from actors.core.prefetch import Prefetched, late_spenders, needs_of
 from actors.core.state import CompanyState
 from actors.core.task_state import TaskState
@@ -29,9 +29,11 @@ from actors.core.work_state import explain, positions, work_state
 from actors.errors import Refused
 from actors.messages import Message
 from actors.messages.views import Reason, ReasonKind, WorkState
-from actors.runtime.lookup import look_up
+from actors.runtime.lookup import prefetch_of, prefetched_of
+from storage.contract.companies import ClaimCompany
+from storage.contract.loading import LoadCompany, LoadedCompany
 from storage.records import AttemptEnd, EventRecord, NodeRecord, RunRecord
-from storage.sqlite.loading import claim_company, load_company
+from storage.sqlite.engine import answer, carry_out
 from storage.sqlite.opening import schema_script
 from storage.values import changed
 
@@ -54,6 +56,13 @@ class ExecutionSlots:
             return False
         self.held.add(key)
         return True
+
+
+def loaded(conn: sqlite3.Connection, company: str) -> LoadedCompany:
+    """What an actor of the company begins with."""
+    found = answer(conn, LoadCompany(company))
+    assert found is not None
+    return check_company(found)
 
 
 class World:
@@ -85,7 +94,7 @@ class World:
             (self.host_id,) = self.conn.execute(
                 "INSERT INTO hosts (pid, started_ms) VALUES (1, 0) RETURNING host_id"
             ).fetchone()
-            claim_company(self.conn, company)
+            carry_out(self.conn, ClaimCompany(company, create=True))
             self.conn.execute("UPDATE companies SET runs_max = ?", (runs_max,))
         self.state: CompanyState = self.reload()
 
@@ -94,8 +103,8 @@ class World:
     def reload(self) -> CompanyState:
         """Forget everything and load it from the tables, as a new actor would. Attempts live on."""
         with writing(self.conn):
-            company = claim_company(self.conn, self.name)
-        self.state = state_of(load_company(self.conn, company, check_texts), self.handlers)
+            carry_out(self.conn, ClaimCompany(self.name, create=True))
+        self.state = state_of(loaded(self.conn, self.name), self.handlers)
         self.state.wake_due(self.now_ms)
         self._watch()
         return self.state
@@ -106,7 +115,8 @@ class World:
         needs = needs_of(self.state, messages, self.now_ms, late)
         if not needs:
             return Prefetched()
-        found, prefetched = look_up(self.conn, self.state.company.company_id, needs)
+        asked = prefetch_of(self.state.company.company_id, needs)
+        found, prefetched = prefetched_of(needs, answer(self.conn, asked))
         assert not [task for task in found.tasks if task.bad is not None]
         take_in(self.state, found.tasks, found.missing)
         self.guests.extend(task.record.id for task in found.tasks)
@@ -163,7 +173,7 @@ class World:
         """Write the unit, act, and forget what is over."""
         if made.unit is not None:
             with writing(self.conn):
-                made.unit(self.conn)
+                carry_out(self.conn, made.unit)
         self.events.extend(made.events)
         for effect in made.effects:
             if isinstance(effect, StartAttempt):

@@ -66,6 +66,7 @@ from actors.testing import EPOCH_MS, VirtualClock, run_until_idle
 from storage.sqlite.connection import Connection
 from tests.inside import inside
 from tests.invariants import check_file, check_runtime
+from tests.stores import rows_of, sqlite_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Life:
         self.dead = True
         self.heir = _copy(self.path, self.path.with_name(f"{self.path.stem}x.db"))
         if self.runtime is not None:
-            inside(self.runtime).services.store.reader._raw.close()  # type: ignore[attr-defined]
+            sqlite_of(self.runtime).reader._raw.close()  # type: ignore[attr-defined]
         if self.options is not None:
             object.__setattr__(self.options, "stop_grace_s", 0.0)  # its remains wait for nothing
         raise Killed
@@ -239,24 +240,19 @@ class Script:
     async def told(self, kind: str) -> bool:
         """Whether the log has such an event."""
         statement = "SELECT 1 FROM events WHERE kind = ? LIMIT 1"
-        return await inside(self.runtime).services.store.read(
-            lambda conn: conn.execute(statement, (kind,)).fetchone() is not None
-        )
+        return bool(await rows_of(inside(self.runtime).services.store, statement, kind))
 
     async def count(self, table: str) -> int:
         """How many rows the table has."""
         self._refuse_the_dead()
         statement = f"SELECT count(*) FROM {table}"
-        return await inside(self.runtime).services.store.read(
-            lambda conn: int(conn.execute(statement).fetchone()[0])
-        )
+        ((count,),) = await rows_of(inside(self.runtime).services.store, statement)
+        return int(count)
 
     async def fired(self, *, by_hand: bool = False) -> int:
         """How many tasks the schedules have made."""
         statement = "SELECT count(*) FROM tasks WHERE schedule IS NOT NULL AND (nominal_ms IS NULL) = ?"
-        rows = await inside(self.runtime).services.store.read(
-            lambda conn: conn.execute(statement, (by_hand,)).fetchall()
-        )
+        rows = await rows_of(inside(self.runtime).services.store, statement, by_hand)
         return int(rows[0][0])
 
     async def until_fired(self, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,16 +30,20 @@ from actors.host import run_runtime
 from actors.runtime.log import event_of
 from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
+from storage.contract.companies import ClaimCompany
+from storage.contract.events import LogPlace, ReadLog
+from storage.contract.store import Query
 from storage.sqlite.connection import Connection
-from storage.sqlite.loading import claim_company
-from storage.sqlite.statements import SQL
+from storage.sqlite.engine import carry_out
 from tests.conftest import Opened
 from tests.inside import inside
+from tests.stores import Plain
 
 from .harness import Kill, World, live
 from .test_dying_processes import ONE
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 # --- C10: no work without a won compare-and-set -----------------------------------------------------------------
@@ -56,7 +61,7 @@ async def test_an_actor_whose_company_was_claimed_by_another_starts_nothing(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", handler="work", id="a", mode="manual"))
         events = await _log_of(runtime)
-        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "acme").epoch)
+        await inside(runtime).services.store.commit(ClaimCompany("acme", create=True))
         with pytest.raises(RuntimeClosed, match="epoch"):
             await acme.ask(Start("a"))
         assert worked == []
@@ -90,7 +95,7 @@ def test_of_two_that_recover_the_same_orphan_only_the_one_that_wins_acts(folder:
             self._works += 1
             value = await self._inner.run(work)
             if self._works == 2:
-                await self._inner.run(lambda conn: claim_company(conn, "acme").epoch)
+                await self._inner.run(partial(carry_out, asked=ClaimCompany("acme", create=True)))
             return value
 
         async def aclose(self) -> None:
@@ -195,10 +200,10 @@ class Reading:
         self._database = inside(runtime).services.store
         self.open, self.waiting = trio.Event(), trio.Event()
 
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
         self.waiting.set()
         await self.open.wait()
-        return await self._database.read(body)
+        return await self._database.fetch_with(query, build)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
@@ -214,12 +219,12 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
     names = ["a", "b", "c", "d"]
     async with opened({}) as runtime, trio.open_nursery() as nursery:
         seen = list[Event]()
-        await inside(runtime).services.store.writer.commit(
-            lambda conn: (
-                conn.execute(
+        await inside(runtime).services.store.commit(
+            Plain(
+                lambda conn: conn.execute(
                     "CREATE TRIGGER refuse BEFORE INSERT ON tasks WHEN NEW.title = 'poison'"
                     " BEGIN SELECT RAISE(ABORT, 'planted'); END"
-                ).rowcount
+                )
             )
         )
 
@@ -242,10 +247,8 @@ async def test_nothing_of_a_unit_that_was_rolled_back_is_ever_seen(
                 for name in names:
                     senders.start_soon(submit, name, number)
         await run_until_idle(runtime)
-        assert inside(runtime).services.store.writer.statistics.largest_batch_units > 1
-        await inside(runtime).services.store.writer.commit(
-            lambda conn: conn.execute("DROP TRIGGER refuse").rowcount
-        )
+        assert inside(runtime).services.store.statistics.largest_batch_units > 1
+        await inside(runtime).services.store.commit(Plain(lambda conn: conn.execute("DROP TRIGGER refuse")))
         for name in names:
             mine = [event for event in seen if event.company == name]
             good = {f"t{number}" for number in range(6) if number % 3 != names.index(name) % 3}
@@ -337,8 +340,8 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
         acme = runtime.company("acme")
         await acme.ask(Submit("a", id="a", mode="manual"))
         cursor = (await _log_of(runtime))[-1].position
-        await inside(runtime).services.store.writer.commit(
-            lambda conn: conn.execute("DELETE FROM events WHERE position = ?", (cursor,)).rowcount
+        await inside(runtime).services.store.commit(
+            Plain(lambda conn: conn.execute("DELETE FROM events WHERE position = ?", (cursor,)))
         )
         await acme.ask(Submit("b", id="b", mode="manual"))
         assert [event.task for event in await _log_of(runtime, after=cursor)] == ["b"]
@@ -346,7 +349,5 @@ async def test_a_cursor_never_comes_to_point_at_another_event(
 
 async def _log_of(runtime: Runtime, after: int = 0) -> list[Event]:
     """The log as it is now."""
-    rows = await inside(runtime).services.store.read(
-        lambda conn: conn.execute(SQL["events_all"], {"after": after, "limit": 10_000}).fetchall()
-    )
-    return [event_of(row) for row in rows]
+    read = await inside(runtime).services.store.fetch(ReadLog(None, LogPlace(after), 10_000))
+    return [event_of(line) for line in read.lines]

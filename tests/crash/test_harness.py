@@ -13,7 +13,9 @@ import trio
 
 from actors import Context, Submit
 from actors.handlers import Handler
-from tests.inside import inside
+from storage.contract.companies import ListCompanies
+from storage.errors import StoreClosed
+from tests.stores import sqlite_of
 
 from .harness import Death, Kill, Killed, Life, Scenario, Script, World, deaths, exhaust, live
 from .scenarios import CHAIN, handlers
@@ -46,14 +48,14 @@ def test_a_dead_process_reads_nothing_writes_nothing_and_does_nothing(folder: Pa
             life = world.life
             assert isinstance(life, Life)
             assert life.runtime is not None
-            database = inside(life.runtime).services.store
+            database = sqlite_of(life.runtime)
             with pytest.raises(Killed):
                 life.die()
             with pytest.raises(Killed):
-                await database.writer._connection.run(lambda raw: raw.execute("DELETE FROM events"))
+                await database._writing.run(lambda raw: raw.execute("DELETE FROM events"))
             tried.append("write")
-            with pytest.raises(sqlite3.ProgrammingError):
-                await database.read(lambda raw: raw.execute("SELECT 1"))
+            with pytest.raises(StoreClosed):
+                await database.fetch(ListCompanies())
             tried.append("read")
             with pytest.raises(Killed):
                 world.effect(ctx)

@@ -185,7 +185,7 @@ async def test_sending_waits_for_another_s_transaction_but_not_for_ever(tmp_path
         async with open_inbox(path, busy_s=0.05) as hasty:
             with pytest.raises(StoreUnavailable) as caught:
                 await hasty.send("acme", Pause())
-            assert caught.value.sqlite_errorname == "SQLITE_BUSY"
+            assert caught.value.code == "SQLITE_BUSY"
         async with open_inbox(path, busy_s=PATIENCE_S) as patient, trio.open_nursery() as nursery:
             sent: list[str] = []
 

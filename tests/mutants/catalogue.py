@@ -286,7 +286,7 @@ BEGIN
     Mutant(
         "a transaction is never committed",
         "5",
-        "storage/sqlite/database.py",
+        "storage/sqlite/connection.py",
         'connection.execute("COMMIT")',
         'connection.execute("ROLLBACK")',
         (KEPT,),
@@ -1304,7 +1304,7 @@ BEGIN
     Mutant(
         "a reading leaves its snapshot open",
         "retention",
-        "storage/sqlite/database.py",
+        "storage/sqlite/connection.py",
         "            connection.text_factory = str\n    finally:\n        roll_back(connection)\n",
         "            connection.text_factory = str\n    finally:\n        pass\n",
         (

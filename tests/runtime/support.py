@@ -20,8 +20,9 @@ from actors.host import run_runtime
 from actors.runtime.log import event_of
 from actors.runtime.options import Options
 from actors.testing import VirtualClock, run_until_idle
+from storage.contract.events import LogPlace, ReadLog
 from storage.sqlite.connection import Connection
-from storage.sqlite.statements import SQL
+from storage.sqlite.engine import answer
 from tests.inside import inside
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ async def a_host(
         yield runtime
         inside(runtime).services.registry.check()
     assert not timeless or trio.current_time() == began_s, "a timer had to stand in for a wake"
-    assert len(inside(runtime).services.registry) == 0 or not inside(runtime).services.store.writer.available
+    assert len(inside(runtime).services.registry) == 0 or inside(runtime).services.store.cause is not None
 
 
 async def settled(company: Company, task: str) -> str:
@@ -192,8 +193,7 @@ def sql(path: Path, statement: str, *params: object) -> list[Any]:
 def stored_events(path: Path, company: str | None = None) -> list[Event]:
     """The whole log, as it stands in the file; of one company if it is named."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        rows = raw.execute(SQL["events_all"], {"after": 0, "limit": 10_000_000}).fetchall()
-    events = [event_of(row) for row in rows]
+        events = [event_of(line) for line in answer(raw, ReadLog(None, LogPlace(), 10_000_000)).lines]
     return events if company is None else [event for event in events if event.company == company]
 
 

@@ -30,7 +30,6 @@ from actors import (
     SubmitMany,
     TaskUnknown,
 )
-from actors.runtime.retention.deletion import claim_of
 from actors.runtime.retention.pruning import REST_S
 from storage.contract.companies import FindCompany
 from storage.contract.retention import ROWS_MAX, DeleteSome
@@ -424,7 +423,7 @@ async def test_nothing_of_a_company_that_nobody_deleted_goes(
         company = await inside(runtime).housekeeper.store.fetch(FindCompany("k"))
         assert company is not None
         with pytest.raises(StaleEpoch):
-            await inside(runtime).housekeeper.store.commit(DeleteSome(claim_of(company), 0))
+            await inside(runtime).housekeeper.store.commit(DeleteSome(company.claim, 0))
         assert rows_of(db_path, 1) == before
 
 

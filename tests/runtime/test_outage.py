@@ -42,6 +42,7 @@ from tests.runtime.support import (
     stored_events,
 )
 from tests.storage.connections import Flaky, sqlite_error
+from tests.stores import sqlite_of
 
 BUSY = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
 FULL = sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full")
@@ -69,11 +70,11 @@ class Store:
                 await trio.lowlevel.checkpoint()
                 raise error
 
-            setattr(inside(self.runtime).services.store.reader, "run", run)  # noqa: B010 - of one instance
+            setattr(sqlite_of(self.runtime).reader, "run", run)  # noqa: B010 - of one instance
 
     def back(self) -> None:
         self.flaky.down = None
-        vars(inside(self.runtime).services.store.reader).pop("run", None)
+        vars(sqlite_of(self.runtime).reader).pop("run", None)
 
 
 @asynccontextmanager

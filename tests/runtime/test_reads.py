@@ -45,6 +45,7 @@ from actors.handlers import Handler
 from actors.testing import VirtualClock
 from storage.sqlite.inline import InlineConnection
 from storage.sqlite.opening import open_reader as open_connection
+from storage.sqlite.store import SqliteReader
 from tests.inside import inside
 from tests.runtime.support import Gated, a_host, a_task, idle, quiet
 
@@ -54,7 +55,7 @@ async def a_reader(path: Path) -> AsyncIterator[Reader]:
     """`open_reader` without its thread, for virtual time."""
     connection = InlineConnection(open_connection(path))
     try:
-        yield Reader(str(path), connection, VirtualClock())
+        yield Reader(SqliteReader(str(path), connection), VirtualClock())
     finally:
         await connection.aclose()
 

@@ -35,8 +35,9 @@ from actors import (
 from actors.runtime.retention.housekeeping import WALK_AT_LEAST_EVERY_S, _between_walks_s
 from actors.runtime.sweep import EVERY_S
 from actors.testing import EPOCH_MS, VirtualClock
+from storage.contract.companies import ClaimCompany
 from storage.contract.retention import ROWS_MAX
-from storage.sqlite.loading import claim_company
+from storage.contract.store import Query
 from storage.sqlite.retention import LOOKED_MAX
 from tests.inside import inside
 from tests.runtime.support import (
@@ -54,8 +55,10 @@ from tests.runtime.support import (
     sql,
     stored_events,
 )
+from tests.stores import sqlite_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 DAY_S = 86_400.0
 LONG_S = 3 * 3600.0
@@ -105,10 +108,10 @@ async def test_by_default_nothing_goes_however_old_it_is(db_path: Path, autojump
         await settled(company, "b")
         await company.ask(Archive("b"))
         before = counts(db_path)
-        commits = inside(runtime).services.store.writer.statistics.units
+        commits = inside(runtime).services.store.statistics.units
         await trio.sleep(LONG_S)
         assert counts(db_path) == before
-        assert inside(runtime).services.store.writer.statistics.units == commits
+        assert inside(runtime).services.store.statistics.units == commits
         assert runtime.last_prune is None
         assert (await runtime.prune()) == PruneReport(EPOCH_MS + round(LONG_S * 1000))
 
@@ -332,8 +335,8 @@ class HeldReading:
         self._database = inside(runtime).services.store
         self.open, self.made = trio.Event(), trio.Event()
 
-    async def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        found = await self._database.read(body)
+    async def fetch_with(self, query: Query[T], build: Callable[[T], R]) -> R:
+        found = await self._database.fetch_with(query, build)
         self.made.set()
         await self.open.wait()
         return found
@@ -424,7 +427,7 @@ async def test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch
         between = inside(runtime).housekeeper.between_turns
 
         async def after_a_claim(*args: Any) -> Any:
-            await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k").epoch)
+            await inside(runtime).services.store.commit(ClaimCompany("k", create=True))
             return await between(*args)
 
         setattr(inside(runtime).housekeeper, "between_turns", after_a_claim)  # noqa: B010 - of one instance
@@ -614,9 +617,9 @@ async def test_a_pass_goes_in_units_between_which_others_get_their_turn(
 
         async def others() -> None:
             while True:
-                began = inside(runtime).services.store.writer.statistics.batches
+                began = inside(runtime).services.store.statistics.batches
                 await runtime.company("other").ask(a_task("ok", mode="manual"))
-                asked.append(inside(runtime).services.store.writer.statistics.batches - began)
+                asked.append(inside(runtime).services.store.statistics.batches - began)
                 await trio.sleep(0.001)
 
         async with trio.open_nursery() as nursery:
@@ -667,13 +670,13 @@ async def test_a_store_that_is_away_only_delays_it(
             await trio.lowlevel.checkpoint()
             raise wrapper.made.down
 
-        setattr(inside(runtime).services.store.reader, "run", run)  # noqa: B010 - of one instance
+        setattr(sqlite_of(runtime).reader, "run", run)  # noqa: B010 - of one instance
         with pytest.raises(StoreUnavailable):
             await runtime.prune(Retention(tasks_s=0))
         await trio.sleep(600)
         assert [entry["event"] for entry in logs].count("housekeeping.failed") in (9, 10)
         wrapper.made.down = None
-        vars(inside(runtime).services.store.reader).pop("run")
+        vars(sqlite_of(runtime).reader).pop("run")
         await trio.sleep(LATE_S)
         assert await tasks_of(runtime) == []
 

@@ -26,7 +26,7 @@ from actors import (
 )
 from actors.core.restart import PARKED_ABOVE_S, QUIET_S, add_crash, delay_s
 from actors.runtime.executor import Executor
-from storage.sqlite.loading import claim_company
+from storage.contract.companies import ClaimCompany
 from tests.inside import inside
 from tests.runtime.support import (
     Gated,
@@ -338,7 +338,7 @@ async def test_an_actor_that_was_replaced_ends_and_is_not_started_again(
         await idle(runtime)
         cell = inside(runtime).services.directory.find("k")
         assert cell is not None
-        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k"))
+        await inside(runtime).services.store.commit(ClaimCompany("k", create=True))
         with pytest.raises(RuntimeClosed, match="a newer actor owns the company"):
             await company.ask(Submit("comes too late", id="late"))
         await trio.testing.wait_all_tasks_blocked()
@@ -356,7 +356,7 @@ async def test_a_replaced_actor_s_attempts_are_the_next_one_s_to_judge(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await work.has_started()
-        await inside(runtime).services.store.writer.commit(lambda conn: claim_company(conn, "k"))
+        await inside(runtime).services.store.commit(ClaimCompany("k", create=True))
         with pytest.raises(RuntimeClosed):
             await company.ask(Submit("comes too late"))
         work.open.set()

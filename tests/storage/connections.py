@@ -16,6 +16,7 @@ from storage.sqlite.bridge import open_bridge
 from storage.sqlite.connection import Connection
 from storage.sqlite.inline import InlineConnection
 from storage.sqlite.opening import configure_writer, open_writer
+from tests.stores import Plain
 
 T = TypeVar("T")
 
@@ -47,13 +48,13 @@ def writer_of(path: Path) -> Callable[[], sqlite3.Connection]:
     return partial(open_writer, path, schema=SCHEMA)
 
 
-def insert(*values: int) -> Callable[[sqlite3.Connection], tuple[int, ...]]:
-    def unit(raw: sqlite3.Connection) -> tuple[int, ...]:
+def insert(*values: int) -> Plain[tuple[int, ...]]:
+    def work(raw: sqlite3.Connection) -> tuple[int, ...]:
         for value in values:
             raw.execute("INSERT INTO t VALUES (?)", (value,))
         return values
 
-    return unit
+    return Plain(work)
 
 
 def rows_of(path: Path) -> list[int]:

@@ -347,9 +347,12 @@ PROGRAM = """
     from storage.errors import StorageError
     from storage.sqlite.opening import open_writer
     from storage.group_commit import Writer
+    from storage.sqlite.writing import SqliteEngine
+    from tests.stores import Plain
 
     path, situation = sys.argv[1], sys.argv[2]
 
+    @Plain
     def insert(raw):
         raw.execute("INSERT INTO t SELECT count(*) FROM t WHERE (SELECT count(*) FROM t) < 1000")
 
@@ -374,7 +377,7 @@ PROGRAM = """
             if situation == "error after opening":
                 raise LookupError("the host's own")
             async with trio.open_nursery() as nursery:
-                writer = Writer(connection)
+                writer = Writer(SqliteEngine(connection))
                 nursery.start_soon(writer.run)
                 for _ in range(20):
                     nursery.start_soon(send, writer)

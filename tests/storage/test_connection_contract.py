@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from storage.errors import StoreClosed, StoreUnavailable
-from storage.sqlite.connection import Connection, read, read_transaction, transaction
+from storage.errors import QueryRefused, StoreClosed, StoreUnavailable
+from storage.sqlite.connection import Connection, read_transaction, reading, transaction
 from tests.storage.connections import (
     KINDS,
     FailingSqlite,
@@ -202,8 +202,8 @@ async def test_a_read_sees_one_snapshot_and_lets_go_of_it(connection: Connection
             other.execute("INSERT INTO t VALUES (1)")
         return before, len(raw.execute("SELECT a FROM t").fetchall())
 
-    assert await read(connection, body) == (0, 0)
-    assert await read(connection, lambda raw: len(raw.execute("SELECT a FROM t").fetchall())) == 1
+    assert await connection.run(partial(read_transaction, body=body)) == (0, 0)
+    assert await connection.run(lambda raw: raw.execute("SELECT count(*) FROM t").fetchall()) == [(1,)]
     assert await connection.run(lambda raw: raw.in_transaction) is False
 
 
@@ -212,13 +212,13 @@ async def test_a_read_from_a_store_that_is_away_says_so_by_type(connection: Conn
         raise sqlite_error(sqlite3.SQLITE_IOERR_READ, "disk gone")
 
     with pytest.raises(StoreUnavailable) as caught:
-        await read(connection, busy)
+        await reading(connection, busy)
     assert caught.value.cause == "disk gone"
 
 
 async def test_a_mistake_in_a_read_is_not_called_an_outage(connection: Connection) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="no such table"):
-        await read(connection, lambda raw: raw.execute("SELECT * FROM nowhere"))
+    with pytest.raises(QueryRefused, match="no such table"):
+        await reading(connection, lambda raw: raw.execute("SELECT * FROM nowhere"))
 
 
 async def test_closing_waits_for_the_works_that_were_asked_for_before(connection: Connection) -> None:

@@ -14,16 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import (
-    NotADatabase,
-    SchemaTooNew,
-    StoreUnavailable,
-    UnitRefused,
-    classify,
-    refused,
-    unavailable,
-)
+from storage.errors import NotADatabase, SchemaTooNew, StoreUnavailable, UnitRefused
 from storage.sqlite import ownership
+from storage.sqlite.errors import classify, refused, unavailable
 from storage.sqlite.opening import (
     APPLICATION_ID,
     BUSY_MS,
@@ -349,7 +342,7 @@ def test_an_error_without_a_code_is_permanent() -> None:
 def test_errors_carry_fields_and_say_whose_fault_it_is_and_what_to_do() -> None:
     busy = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
     away = unavailable(busy)
-    assert (away.cause, away.sqlite_errorname) == ("database is locked", "SQLITE_PLANNED")
+    assert (away.cause, away.code) == ("database is locked", "SQLITE_PLANNED")
     assert "Nothing is wrong with the request" in str(away)
     assert "The path is at fault" in str(unavailable(PermissionError(errno.EACCES, "Permission denied")))
     assert "Nothing is wrong" in str(unavailable(OSError(errno.ENOSPC, "No space left on device")))

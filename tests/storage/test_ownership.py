@@ -22,6 +22,7 @@ from storage.group_commit import Writer
 from storage.sqlite.connection import transaction
 from storage.sqlite.opening import open_reader, open_writer
 from storage.sqlite.ownership import Owner, Ownership, acquire, owner_of
+from storage.sqlite.writing import SqliteEngine
 from tests.storage.connections import KINDS, a_connection, a_database, insert, rows_of, writer_of
 
 STARTED = "2024-05-01T12:00:00+00:00"
@@ -258,13 +259,13 @@ def test_what_a_dead_owner_left_in_the_file_is_no_owner(path: Path) -> None:
 async def test_a_forked_child_gets_a_clear_error_from_every_call(path: Path, kind: str) -> None:
     with acquire(path):
         async with a_connection(kind, writer_of(path)) as connection:
-            writer = Writer(connection)
+            writer = Writer(SqliteEngine(connection))
 
             def child() -> None:
                 calls: list[Callable[[], object]] = [
                     lambda: drive(connection.run(lambda _: None)),
                     lambda: drive(connection.aclose()),
-                    lambda: drive(writer.commit(insert(1))),
+                    lambda: drive(writer.submit(insert(1)).wait()),
                     lambda: drive(writer.aclose(0)),
                     lambda: writer.submit(insert(1)),
                     lambda: acquire(path),
@@ -362,12 +363,14 @@ def test_children_of_multiprocessing_do_not_disturb_a_store_that_runs_on_a_threa
         from storage.sqlite.bridge import open_bridge
         from storage.sqlite.opening import open_writer
         from storage.group_commit import Writer
+        from storage.sqlite.writing import SqliteEngine
+        from tests.stores import Plain
 
-        insert = lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t").lastrowid
+        insert = Plain(lambda raw: raw.execute("INSERT INTO t SELECT count(*) FROM t").lastrowid)
 
         async def main():
             async with open_bridge() as bridge, trio.open_nursery() as nursery:
-                writer = Writer(await bridge.connect(partial(open_writer, sys.argv[1])))
+                writer = Writer(SqliteEngine(await bridge.connect(partial(open_writer, sys.argv[1]))))
                 nursery.start_soon(writer.run)
                 for _ in range(10):
                     pending = writer.submit(insert)

@@ -13,14 +13,16 @@ import pytest
 from outcome import Error, Value
 
 from storage.codec import encode
+from storage.contract.companies import ClaimCompany
+from storage.contract.turns import Committed, CommitTurn
 from storage.errors import StaleEpoch
-from storage.group_commit import _commit_together
 from storage.records import CompanyRecord, EventRecord, RunRecord, RunStatus, TaskRecord
 from storage.sqlite.connection import transaction
-from storage.sqlite.loading import claim_company
+from storage.sqlite.engine import carry_out
 from storage.sqlite.opening import open_writer
-from storage.sqlite.unit_of_work import Committed, UnitOfWork
+from storage.sqlite.writing import commit_together
 from storage.writes import TaskTexts
+from tests.stores import Plain
 
 
 @pytest.fixture
@@ -36,15 +38,15 @@ def companies(raw: sqlite3.Connection) -> list[CompanyRecord]:
 
 
 def claimed(raw: sqlite3.Connection, name: str) -> CompanyRecord:
-    return transaction(raw, lambda conn: claim_company(conn, name))
+    company = transaction(raw, lambda conn: carry_out(conn, ClaimCompany(name, create=True)))
+    assert company is not None
+    return company
 
 
-def submitted(company: CompanyRecord, seq: int = 1, **fields: Any) -> UnitOfWork:
+def submitted(company: CompanyRecord, seq: int = 1, **fields: Any) -> CommitTurn:
     task = TaskRecord(seq, f"t{seq}", 2, 1)
-    return UnitOfWork(
-        company.company_id,
-        company.name,
-        company.epoch,
+    return CommitTurn(
+        company.claim,
         new_tasks=[(task, TaskTexts("x"))],
         new_runs=[RunRecord(seq, 1, RunStatus.QUEUED, 1)],
         events=[
@@ -57,16 +59,16 @@ def submitted(company: CompanyRecord, seq: int = 1, **fields: Any) -> UnitOfWork
 
 def admitted(
     company: CompanyRecord, seq: int, slot: int, status: RunStatus = RunStatus.RUNNING
-) -> UnitOfWork:
+) -> CommitTurn:
     settled = 3 if status.settled else None
     run = RunRecord(seq, 1, status, 1, slot=slot, admitted_ms=2, settled_ms=settled)
-    return UnitOfWork(company.company_id, company.name, company.epoch, runs=[run])
+    return CommitTurn(company.claim, runs=[run])
 
 
 def statements_of(raw: sqlite3.Connection, units: list[Any]) -> tuple[list[Any], list[str]]:
     seen: list[str] = []
     raw.set_trace_callback(seen.append)
-    outcomes = _commit_together(raw, units)
+    outcomes = commit_together(raw, units)
     raw.set_trace_callback(None)
     return outcomes, seen
 
@@ -88,7 +90,7 @@ def test_an_actor_that_was_replaced_is_refused_alone_wherever_its_turn_stands(
 ) -> None:
     for place in range(5):
         claimed(raw, companies[place].name)
-        outcomes = _commit_together(raw, [submitted(company, place + 1) for company in companies])
+        outcomes = commit_together(raw, [submitted(company, place + 1) for company in companies])
         assert [type(outcome) is Error for outcome in outcomes] == [each <= place for each in range(5)]
         assert all(
             isinstance(outcome.error, StaleEpoch) for outcome in outcomes if isinstance(outcome, Error)
@@ -103,8 +105,8 @@ def test_two_turns_of_one_company_in_one_batch_keep_their_order(
 ) -> None:
     """The second takes the slot that the first gives up: written together, the limit would refuse both."""
     first, other = companies[:2]
-    _commit_together(raw, [submitted(first, 1), submitted(other, 1)])
-    _commit_together(raw, [submitted(first, 2), admitted(other, 1, 1)])
+    commit_together(raw, [submitted(first, 1), submitted(other, 1)])
+    commit_together(raw, [submitted(first, 2), admitted(other, 1, 1)])
     outcomes, seen = statements_of(
         raw,
         [
@@ -129,5 +131,7 @@ def test_a_unit_between_turns_is_run_between_them(
     def count(conn: sqlite3.Connection) -> int:
         return int(conn.execute("SELECT count(*) FROM tasks").fetchone()[0])
 
-    outcomes = _commit_together(raw, [submitted(companies[0]), count, submitted(companies[1]), count])
+    outcomes = commit_together(
+        raw, [submitted(companies[0]), Plain(count), submitted(companies[1]), Plain(count)]
+    )
     assert [outcome.unwrap() for outcome in outcomes[1::2]] == [1, 2]

@@ -10,27 +10,34 @@ from typing import Literal
 import pytest
 import trio
 
-from storage.sqlite.database import Database, open_database
-from storage.sqlite.wal import WalState, shrink_wal, wal_bytes
+from storage.contract.companies import ClaimCompany
+from storage.contract.store import WalState
+from storage.errors import QueryRefused
+from storage.sqlite.store import SqliteStore, open_store
+from storage.sqlite.wal import wal_bytes
 from tests.storage.connections import Flaky, sqlite_error
 
 KINDS: list[Literal["thread", "inline"]] = ["thread", "inline"]
 
 
-async def write(database: Database, name: str) -> None:
-    await database.writer.commit(
-        lambda conn: conn.execute("INSERT INTO companies (name) VALUES (?)", (name,)).rowcount
-    )
+async def write(store: SqliteStore, name: str) -> None:
+    await store.commit(ClaimCompany(name, create=True))
+
+
+async def cut(store: SqliteStore) -> WalState:
+    """Cut it however short it is."""
+    store.wal_cut_above_bytes = 0
+    return await store.shrink()
 
 
 @pytest.mark.parametrize("how", KINDS)
 async def test_it_is_cut_to_nothing_and_everything_is_in_the_database(
     tmp_path: Path, how: Literal["thread", "inline"]
 ) -> None:
-    async with open_database(tmp_path / "x.db", how=how) as database:
-        await write(database, "a")
-        assert wal_bytes(database.path) > 0
-        assert await shrink_wal(database, above_bytes=0) == WalState(0)
+    async with open_store(tmp_path / "x.db", how=how) as store:
+        await write(store, "a")
+        assert store.wal_bytes > 0
+        assert await cut(store) == WalState(0)
         (tmp_path / "copy.db").write_bytes((tmp_path / "x.db").read_bytes())
         with closing(sqlite3.connect(tmp_path / "copy.db")) as raw:
             raw.execute("PRAGMA journal_mode = DELETE")
@@ -41,17 +48,17 @@ async def test_it_is_cut_to_nothing_and_everything_is_in_the_database(
 async def test_a_reader_in_the_way_is_told_of_and_nothing_is_waited_for(
     tmp_path: Path, how: Literal["thread", "inline"]
 ) -> None:
-    async with open_database(tmp_path / "x.db", how=how) as database:
-        await write(database, "a")
+    async with open_store(tmp_path / "x.db", how=how) as store:
+        await write(store, "a")
         with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM companies").fetchall()
-            await write(database, "b")
-            state = await shrink_wal(database, above_bytes=0)
-            assert state == WalState(wal_bytes(database.path), pinned=True)
+            await write(store, "b")
+            state = await cut(store)
+            assert state == WalState(store.wal_bytes, pinned=True)
             assert reader.execute("SELECT name FROM companies").fetchall() == [("a",)]
             reader.execute("ROLLBACK")
-            assert await shrink_wal(database, above_bytes=0) == WalState(0)
+            assert await cut(store) == WalState(0)
 
 
 async def test_one_that_is_short_is_not_even_looked_into(tmp_path: Path) -> None:
@@ -62,10 +69,10 @@ async def test_one_that_is_short_is_not_even_looked_into(tmp_path: Path) -> None
         flaky.hops_at_s = hops
         return flaky
 
-    async with open_database(tmp_path / "x.db", how="inline", wrap=wrap) as database:
-        await write(database, "a")
-        before, size = len(hops), wal_bytes(database.path)
-        assert await shrink_wal(database) == WalState(size)
+    async with open_store(tmp_path / "x.db", how="inline", wrap=wrap) as store:
+        await write(store, "a")
+        before, size = len(hops), store.wal_bytes
+        assert await store.shrink() == WalState(size)
         assert len(hops) == before
 
 
@@ -77,26 +84,26 @@ async def test_what_passes_is_left_to_the_next_look(tmp_path: Path, code: int) -
         made.append(Flaky(connection))  # type: ignore[arg-type]
         return made[0]
 
-    async with open_database(tmp_path / "x.db", how="inline", wrap=wrap) as database:
-        await write(database, "a")
+    async with open_store(tmp_path / "x.db", how="inline", wrap=wrap) as store:
+        await write(store, "a")
         made[0].errors = [sqlite_error(code)]
-        assert (await shrink_wal(database, above_bytes=0)).pinned
+        assert (await cut(store)).pinned
         made[0].errors = [sqlite_error(sqlite3.SQLITE_CORRUPT)]
-        with pytest.raises(sqlite3.OperationalError):
-            await shrink_wal(database, above_bytes=0)
-        assert await shrink_wal(database, above_bytes=0) == WalState(0)
+        with pytest.raises(QueryRefused):
+            await cut(store)
+        assert await cut(store) == WalState(0)
 
 
 async def test_it_comes_between_two_commits_and_never_into_one(tmp_path: Path) -> None:
-    async with open_database(tmp_path / "x.db", how="inline") as database:
+    async with open_store(tmp_path / "x.db", how="inline") as store:
         seen: list[bool] = []
 
         async def look() -> None:
-            seen.append(await database.writer.between_commits(lambda raw: raw.in_transaction))
+            seen.append(await store._writing.run(lambda raw: raw.in_transaction))
 
         async with trio.open_nursery() as nursery:
             for number in range(20):
-                nursery.start_soon(write, database, f"c{number}")
+                nursery.start_soon(write, store, f"c{number}")
                 nursery.start_soon(look)
         assert seen == [False] * 20
 

@@ -17,8 +17,9 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable, UnitRefused
-from storage.group_commit import BATCH_UNITS_MAX, RETRY_CAP_S, Pending, Writer
+from storage.group_commit import BATCH_UNITS_MAX, RETRY_CAP_S, Submitted, Writer
 from storage.sqlite.inline import InlineConnection
+from storage.sqlite.writing import SqliteEngine
 from tests.storage.connections import (
     FailingSqlite,
     Flaky,
@@ -31,6 +32,7 @@ from tests.storage.connections import (
     sqlite_error,
     writer_of,
 )
+from tests.stores import Plain
 
 BUSY = sqlite_error(sqlite3.SQLITE_BUSY, "database is locked")
 
@@ -52,13 +54,13 @@ class Host:
 
     def __attrs_post_init__(self) -> None:
         self.writer = Writer(
-            self.connection, on_outage=self.outages.append, on_recovery=self.recoveries_s.append
+            SqliteEngine(self.connection), on_outage=self.outages.append, on_recovery=self.recoveries_s.append
         )
         self.nursery.start_soon(self.writer.run)
 
-    def submit_all(self, *units: Callable[[sqlite3.Connection], Any]) -> list[Pending[Any]]:
+    def submit_all(self, *units: Callable[[sqlite3.Connection], Any]) -> list[Submitted[Any]]:
         """Hand them in at once, so that they share a batch."""
-        return [self.writer.submit(unit) for unit in units]
+        return [self.writer.submit(Plain(unit)) for unit in units]
 
 
 @asynccontextmanager
@@ -74,7 +76,7 @@ def is_down(host: Host) -> bool:
     return not host.writer.available
 
 
-async def outcome_of(pending: Pending[Any]) -> object:
+async def outcome_of(pending: Submitted[Any]) -> object:
     try:
         return await pending.wait()
     except Exception as exc:
@@ -196,8 +198,8 @@ async def test_a_refused_unit_is_rolled_back_alone_wherever_it_stands(
 async def test_a_refusal_carries_the_name_of_the_rule_and_its_words(guarded: Path) -> None:
     async with a_host(guarded) as host:
         with pytest.raises(UnitRefused, match="not so many") as caught:
-            await host.writer.commit(refused_by_trigger)
-    assert caught.value.sqlite_errorname == "SQLITE_CONSTRAINT_TRIGGER"
+            await host.writer.commit(Plain(refused_by_trigger))
+    assert caught.value.code == "SQLITE_CONSTRAINT_TRIGGER"
     assert caught.value.message == "not so many"
     assert isinstance(caught.value.__cause__, sqlite3.IntegrityError)
 
@@ -290,7 +292,7 @@ async def test_an_outage_is_told_once_at_its_start_and_once_at_its_end(
         await trio.sleep(1000)
         assert len(host.outages) == 1
         assert host.outages[0].cause == "database is locked"
-        assert host.outages[0].sqlite_errorname == "SQLITE_PLANNED"
+        assert host.outages[0].code == "SQLITE_PLANNED"
         assert host.recoveries_s == []
         assert is_down(host)
         host.connection.down = None
@@ -383,7 +385,7 @@ async def test_a_full_disk_is_one_alarm_no_half_change_and_heals_by_itself(
         await host.connection.run(lambda raw: set_pages(raw, 30))
         pending = host.submit_all(*(fat(number) for number in range(20)))
         await trio.sleep(600)
-        assert [error.sqlite_errorname for error in host.outages] == ["SQLITE_FULL"]
+        assert [error.code for error in host.outages] == ["SQLITE_FULL"]
         assert rows_of(path) == []
         assert not any(each.done for each in pending)
         await host.connection.run(lambda raw: set_pages(raw, 100_000))
@@ -403,7 +405,7 @@ async def test_a_hook_that_raises_is_logged_and_stops_nothing(
 
     async with a_connection("inline", writer_of(path)) as inner, trio.open_nursery() as nursery:
         flaky = Flaky(inner)
-        writer = Writer(flaky, on_outage=angry, on_recovery=angry)
+        writer = Writer(SqliteEngine(flaky), on_outage=angry, on_recovery=angry)
         nursery.start_soon(writer.run)
         flaky.errors = [BUSY]
         with capture_logs() as logs:
@@ -480,7 +482,7 @@ async def test_a_cancelled_close_goes_on_without_the_one_who_asked(path: Path) -
 
 async def test_a_writer_that_never_ran_answers_when_it_is_closed(path: Path) -> None:
     async with a_connection("inline", writer_of(path)) as inner:
-        writer = Writer(inner)
+        writer = Writer(SqliteEngine(inner))
         pending = writer.submit(insert(1))
         await writer.aclose(0)
         assert isinstance(await outcome_of(pending), OutcomeUnknown)
@@ -517,7 +519,7 @@ async def test_an_sqlite_handle_that_is_closed_underneath_ends_the_loop_and_not_
     raw = writer_of(path)()
     raw.close()
     async with trio.open_nursery() as nursery:
-        writer = Writer(InlineConnection(raw))
+        writer = Writer(SqliteEngine(InlineConnection(raw)))
         nursery.start_soon(writer.run)
         assert isinstance(await outcome_of(writer.submit(insert(1))), OutcomeUnknown)
 
@@ -527,7 +529,7 @@ async def test_a_transaction_under_way_when_the_loop_is_cancelled_is_answered_tr
     path: Path, kind: str
 ) -> None:
     async with a_connection(kind, writer_of(path)) as connection:
-        writer = Writer(connection)
+        writer = Writer(SqliteEngine(connection))
         token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(writer.run)
@@ -537,7 +539,7 @@ async def test_a_transaction_under_way_when_the_loop_is_cancelled_is_answered_tr
                 insert(1)(raw)
                 return "committed"
 
-            pending = writer.submit(unit)
+            pending = writer.submit(Plain(unit))
             with trio.CancelScope(shield=True):
                 assert await pending.wait() == "committed"
         assert rows_of(path) == [1]
@@ -545,7 +547,7 @@ async def test_a_transaction_under_way_when_the_loop_is_cancelled_is_answered_tr
 
 async def test_units_of_many_senders_share_commits_on_a_thread(path: Path) -> None:
     async with a_connection("thread", writer_of(path)) as connection, trio.open_nursery() as nursery:
-        writer = Writer(connection)
+        writer = Writer(SqliteEngine(connection))
         nursery.start_soon(writer.run)
         async with trio.open_nursery() as senders:
             for number in range(100):

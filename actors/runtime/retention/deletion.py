@@ -15,21 +15,17 @@ import trio
 
 from actors.codec import encode_error
 from actors.errors import CompanyActive, CompanyDeleted
-from storage.contract.retention import Claim, DeleteSome, MarkDeleted, StillActive
+from storage.contract.retention import DeleteSome, MarkDeleted, StillActive
 from storage.errors import StaleEpoch
-from storage.records import CompanyRecord
+from storage.records import Claim, CompanyRecord
 
 from .policy import DeletedCompany
 from .pruning import REST_S, Place
 
 
-def claim_of(company: CompanyRecord) -> Claim:
-    return Claim(company.company_id, company.name, company.epoch)
-
-
 def mark_of(company: CompanyRecord, attempts: Sequence[str], now_ms: int) -> MarkDeleted:
     """The operation that begins the deletion; ``attempts`` are labels of those that live in this process."""
-    return MarkDeleted(claim_of(company), attempts, encode_error(CompanyDeleted(company.name)), now_ms)
+    return MarkDeleted(company.claim, attempts, encode_error(CompanyDeleted(company.name)), now_ms)
 
 
 @contextmanager

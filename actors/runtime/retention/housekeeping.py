@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
@@ -22,18 +22,17 @@ from actors.runtime.attempts import Attempt
 from actors.runtime.describe import describe
 from actors.runtime.directory import Cell
 from actors.runtime.mailbox import Errand
-from actors.runtime.opening import OwnedStore, committed_of, unit_of
 from actors.runtime.services import Services
 from actors.runtime.sweep import ANSWER_S, EVERY_S
 from storage.contract.companies import FindCompany
-from storage.contract.retention import Claim, ListDeletions, Logged, MarkDeleted, Marked
-from storage.contract.store import Operation
+from storage.contract.retention import ListDeletions, Logged, MarkDeleted, Marked
+from storage.contract.store import Operation, Store
+from storage.contract.turns import Committed
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
-from storage.group_commit import Unit
 from storage.logging import get_logger
-from storage.records import CompanyRecord, EventRecord
+from storage.records import Claim, CompanyRecord, EventRecord
 
-from .deletion import claim_of, finish_deletion, mark_of, refused_if_active
+from .deletion import finish_deletion, mark_of, refused_if_active
 from .policy import DeletedCompany, PruneReport, Retention
 from .pruning import Pruner
 
@@ -50,7 +49,7 @@ class Housekeeper:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.store = OwnedStore(services.store)
+        self.store: Store = services.store
         self.last: PruneReport | None = None
         self._pruner = Pruner(self)
         self._pruning = trio.Lock()
@@ -121,7 +120,9 @@ class Housekeeper:
         if company is None:
             self._services.publisher.told(logged.position, logged.event)
         else:
-            self._services.publisher.published(company, (logged.event,), committed_of(logged))
+            assert logged.seq is not None, "it belongs to a company"
+            committed = Committed(logged.position, logged.seq)
+            self._services.publisher.published(company, (logged.event,), committed)
 
     async def between_turns(
         self, claim: Claim, prepare: Callable[[Claim, Container[str]], Operation[T] | None]
@@ -141,10 +142,9 @@ class Housekeeper:
         if cell.parked is not None:
             return None
 
-        def prepared(state: CompanyState) -> Unit[Any] | None:
-            own = claim_of(state.company)
-            operation = prepare(own, state.entries) if own.company_id == claim.company_id else None
-            return None if operation is None else unit_of(operation)
+        def prepared(state: CompanyState) -> Operation[T] | None:
+            own = state.company.claim
+            return prepare(own, state.entries) if own.company_id == claim.company_id else None
 
         errand = Errand(prepared)
         cell.mailbox.put_errand(errand)
@@ -202,8 +202,8 @@ class Housekeeper:
         if cell.parked is not None:
             raise cell.parked_error
 
-        def prepare(state: CompanyState) -> Unit[Marked] | None:
-            return None if order.given_up else unit_of(self._mark_of(state.company, order))
+        def prepare(state: CompanyState) -> MarkDeleted | None:
+            return None if order.given_up else self._mark_of(state.company, order)
 
         errand = Errand(prepare, last=True)
         try:

@@ -14,11 +14,9 @@ import trio
 
 from actors.errors import CompanyDeleted, CompanyUnknown
 from actors.runtime.describe import describe
-from actors.runtime.opening import OwnedStore
 from storage.contract.retention import (
     FIRST_ATTEMPT,
     AttemptKey,
-    Claim,
     Cutoffs,
     FindOldAttempts,
     FindOldCompanies,
@@ -32,9 +30,10 @@ from storage.contract.retention import (
     PruneLog,
     PruneTasks,
 )
-from storage.contract.store import Operation
+from storage.contract.store import Operation, Store
 from storage.errors import OutcomeUnknown, StaleEpoch, StoreClosed, StoreUnavailable
 from storage.logging import get_logger
+from storage.records import Claim
 
 from .policy import PruneReport, Retention
 
@@ -51,7 +50,8 @@ REST_S = 0.01
 class Place(Protocol):
     """Where it is pruned: in a runtime, or in a database that nobody runs."""
 
-    store: OwnedStore
+    @property
+    def store(self) -> Store: ...
 
     def now_ms(self) -> int: ...
     def alive(self, company: str) -> Container[int]:

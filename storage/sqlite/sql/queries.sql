@@ -22,12 +22,16 @@ FROM companies WHERE name = :name;
 SELECT name FROM companies WHERE name IS NOT NULL ORDER BY name;
 
 -- name: fence
--- First statement of every unit: nothing but the newest epoch may write. It also hands out the event numbers.
+-- First statement of every turn: nothing but the newest epoch may write. It also hands out the event numbers.
 UPDATE companies SET event_seq = event_seq + ?, due_ms = ? WHERE company_id = ? AND epoch = ?
 RETURNING event_seq;
 
+-- name: claim_holds
+-- Of a company that is not being deleted.
+SELECT 1 FROM companies WHERE company_id = ? AND epoch = ? AND name IS NOT NULL;
+
 -- name: number_events
--- Event numbers for a unit that is not an actor's: it needs no epoch, because it does not rest on anybody's memory.
+-- Event numbers for what is no turn. The fence came before it.
 UPDATE companies SET event_seq = event_seq + :events WHERE company_id = :company_id RETURNING event_seq;
 
 -- name: update_company
@@ -42,8 +46,8 @@ ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape =
 
 -- name: insert_task
 INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, tries_max, fail_fast,
-    archived_ms, send_backs_max, budget, spent, reserved, title, payload, node_payloads, key, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    archived_ms, send_backs_max, budget, spent, reserved, title, payload, node_payloads, key, content, runless)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
 
 -- name: update_task
 UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, tries_max = ?, fail_fast = ?,
@@ -210,7 +214,7 @@ UPDATE attempts SET pid = :pid, pid_started = :pid_started
 WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
 
 -- name: attempt_process
-SELECT pid, pid_started, host_id FROM attempts
+SELECT host_id, pid, pid_started FROM attempts
 WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
 
 -- name: attempt_payload
@@ -308,14 +312,14 @@ LEFT JOIN runs AS run ON run.company_id = task.company_id AND run.seq = task.seq
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq;
 
 -- name: load_runless
--- Planted rows: a task without any run. A range over the company's tasks, so it is asked at a start and never in a turn.
+-- Planted rows: a task without any run. The partial index holds none but those that may be.
 SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
     task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
     task.reserved,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, quarantine.why
-FROM tasks AS task
+FROM tasks AS task INDEXED BY tasks_runless
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
-WHERE task.company_id = :company_id AND task.archived_ms IS NULL
+WHERE task.company_id = :company_id AND task.runless = 1 AND task.archived_ms IS NULL
   AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.company_id = task.company_id AND runs.seq = task.seq);
 
 -- name: load_edges
@@ -370,7 +374,12 @@ SELECT task.id, edge.upstream FROM above
 CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = above.id
 CROSS JOIN edges AS edge ON edge.company_id = :company_id AND edge.seq = task.seq;
 
--- name: task_seq
+-- name: task_key
+SELECT task.company_id, task.seq
+FROM companies AS company JOIN tasks AS task ON task.company_id = company.company_id
+WHERE company.name = :company AND task.id = :id;
+
+-- name: task_standing
 -- With whether it is set aside.
 SELECT task.seq, EXISTS (
     SELECT 1 FROM quarantine WHERE quarantine.company_id = task.company_id AND quarantine.seq = task.seq)
@@ -383,7 +392,8 @@ CROSS JOIN tasks AS task ON task.company_id = :company_id AND task.id = wanted.v
 
 -- name: all_task_ids
 -- For display: creation order.
-SELECT id FROM tasks WHERE company_id = :company_id AND (archived_ms IS NULL OR :archived) ORDER BY seq;
+SELECT id FROM tasks WHERE company_id = (SELECT company_id FROM companies WHERE name = :company)
+  AND (archived_ms IS NULL OR :archived) ORDER BY seq;
 
 -- name: results
 SELECT node.spec, node.result FROM nodes AS node
@@ -391,8 +401,8 @@ WHERE node.company_id = :company_id AND node.seq = :seq AND node.run = :run AND 
 ORDER BY node.pos;
 
 -- name: attempts_of
-SELECT attempt.run, node.spec, attempt.number, attempt.generation, attempt.started_ms, attempt.ended_ms, attempt.end,
-    attempt.error, attempt.reserved, attempt.spent, attempt.assumed
+SELECT node.spec, attempt.seq, attempt.run, attempt.pos, attempt.number, attempt.generation, attempt.host_id,
+    attempt.started_ms, attempt.ended_ms, attempt.end, attempt.error, attempt.reserved, attempt.spent, attempt.assumed
 FROM attempts AS attempt
 JOIN nodes AS node ON node.company_id = attempt.company_id AND node.seq = attempt.seq AND node.run = attempt.run
     AND node.pos = attempt.pos

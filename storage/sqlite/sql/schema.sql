@@ -65,12 +65,17 @@ CREATE TABLE tasks (
     budget         INTEGER CHECK (budget >= 0),
     spent          INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),
     reserved       INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
+    runless        INTEGER NOT NULL DEFAULT 1 CHECK (runless IN (0, 1)),   -- 1: it may be without any run, so it is looked at
     PRIMARY KEY (company_id, seq),
     CHECK (nominal_ms IS NULL OR schedule IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX tasks_id  ON tasks (company_id, id);
 CREATE UNIQUE INDEX tasks_key ON tasks (company_id, key) WHERE key IS NOT NULL;
+
+-- The runtime writes each task together with a run, and says so; rows from another hand, and tasks that lost their runs,
+-- are found without looking at all the others.
+CREATE INDEX tasks_runless ON tasks (company_id, seq) WHERE runless = 1;
 
 -- Of one nominal time of a schedule there is one task, whatever the code believes.
 CREATE UNIQUE INDEX tasks_nominal ON tasks (company_id, schedule, nominal_ms) WHERE nominal_ms IS NOT NULL;
@@ -154,6 +159,12 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX runs_slot ON runs (company_id, slot) WHERE slot > 0;
 -- What an actor loads; it does not hold the status, so a move inside the living ones does not rewrite it.
 CREATE INDEX runs_unsettled ON runs (company_id, seq) WHERE settled_ms IS NULL;
+
+CREATE TRIGGER runs_gone AFTER DELETE ON runs
+WHEN NOT EXISTS (SELECT 1 FROM runs WHERE company_id = OLD.company_id AND seq = OLD.seq)
+BEGIN
+    UPDATE tasks SET runless = 1 WHERE company_id = OLD.company_id AND seq = OLD.seq;
+END;
 
 -- The limit holds even if the code is wrong: becoming active counts, and aborts above the limit then in force.
 CREATE TRIGGER runs_admission_by_update BEFORE UPDATE OF slot ON runs WHEN NEW.slot > 0 AND OLD.slot = 0

@@ -35,16 +35,12 @@ async def drain(path: str, *, jobs: int, companies: int, executions_max: int, re
         async with trio.open_nursery() as nursery:
             if reader:
                 nursery.start_soon(follower.follow, runtime)
-            before, start_s, cpu_s = (
-                inside(runtime).services.store.writer.statistics,
-                perf_counter(),
-                process_time(),
-            )
+            before, start_s, cpu_s = inside(runtime).services.store.statistics, perf_counter(), process_time()
             await release(runtime, names)
             await job.reached.wait()
             await all_durable(runtime, names)
             took_s, cpu_s = perf_counter() - start_s, process_time() - cpu_s
-            after = inside(runtime).services.store.writer.statistics
+            after = inside(runtime).services.store.statistics
             if reader:
                 await follower.done.wait()
             lag_s = perf_counter() - start_s - took_s

@@ -17,12 +17,12 @@ async def senders(path: str, *, jobs: int, senders: int, companies: int) -> Valu
     names = names_of(companies)
     async with open_runtime(path, handlers={"job": other}) as runtime:
         await limit(runtime, names, 0)
-        before, start_s = inside(runtime).services.store.writer.statistics, perf_counter()
+        before, start_s = inside(runtime).services.store.statistics, perf_counter()
         async with trio.open_nursery() as nursery:
             for number in range(senders):
                 company = runtime.company(names[number % companies])
                 nursery.start_soon(_send, company, len(range(number, jobs, senders)))
-        took_s, after = perf_counter() - start_s, inside(runtime).services.store.writer.statistics
+        took_s, after = perf_counter() - start_s, inside(runtime).services.store.statistics
     batches = max(1, after.batches - before.batches)
     return {"submits_per_s": jobs / took_s, "units_per_commit": (after.units - before.units) / batches}
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 import attrs
 
-from actors.runtime.opening import OwnedStore
 from storage.contract.companies import ClaimCompany
-from storage.contract.retention import Claim
+from storage.contract.store import Store
+from storage.contract.turns import CommitTurn
 from storage.records import (
     AttemptEnd,
     AttemptRecord,
@@ -24,8 +24,7 @@ from storage.records import (
     RunStatus,
     TaskRecord,
 )
-from storage.sqlite.database import open_database
-from storage.sqlite.unit_of_work import UnitOfWork
+from storage.sqlite.store import open_store
 from storage.values import changed
 from storage.writes import TaskTexts
 
@@ -37,7 +36,7 @@ ENGINES: tuple[Engine, ...] = ("inline", "thread")
 class Opened:
     """An open store, and what a bystander sees in its file."""
 
-    store: OwnedStore
+    store: Store
     path: Path
 
     def contents(self) -> str:
@@ -61,30 +60,26 @@ class Opened:
         unit.new_tasks, unit.new_runs = [(task, TaskTexts("x"))], [run]
         unit.edges = [(seq, upstreams)]
         unit.events = [EventRecord("task.submitted", 1, task.id, seq)]
-        await self.store.database.writer.commit(unit)
+        await self.store.commit(unit)
         unit = self._unit(company)
         unit.runs = [changed(run, status=RunStatus.RUNNING, slot=1, admitted_ms=2)]
         unit.new_nodes = [(changed(node, status=NodeStatus.RUNNING, attempts=1), None)]
         unit.begun = [attempt]
-        await self.store.database.writer.commit(unit)
+        await self.store.commit(unit)
         if settled:
             unit = self._unit(company)
             status = RunStatus.COMPLETED
             unit.runs = [changed(run, status=status, admitted_ms=2, settled_ms=3)]
             unit.nodes = [(changed(node, status=NodeStatus.SUCCEEDED, attempts=1), "1")]
             unit.ended = [changed(attempt, ended_ms=3, end=AttemptEnd.SUCCEEDED)]
-            await self.store.database.writer.commit(unit)
+            await self.store.commit(unit)
 
     @staticmethod
-    def _unit(company: CompanyRecord) -> UnitOfWork:
-        return UnitOfWork(company.company_id, company.name, company.epoch)
-
-
-def claim_of(company: CompanyRecord) -> Claim:
-    return Claim(company.company_id, company.name, company.epoch)
+    def _unit(company: CompanyRecord) -> CommitTurn:
+        return CommitTurn(company.claim)
 
 
 @asynccontextmanager
 async def opened(engine: Engine, path: Path) -> AsyncIterator[Opened]:
-    async with open_database(path, how=engine) as database:
-        yield Opened(OwnedStore(database), path)
+    async with open_store(path, how=engine) as store:
+        yield Opened(store, path)

@@ -13,7 +13,6 @@ from storage.contract.inbox import FindMessage, PutMessage
 from storage.contract.retention import (
     FIRST_ATTEMPT,
     ROWS_MAX,
-    Claim,
     Cutoffs,
     Deleted,
     DeleteSome,
@@ -34,9 +33,10 @@ from storage.contract.retention import (
 )
 from storage.contract.store import Operation
 from storage.errors import StaleEpoch
+from storage.records import Claim
 from storage.values import changed
 
-from .engines import ENGINES, Engine, Opened, claim_of, opened
+from .engines import ENGINES, Engine, Opened, opened
 
 pytestmark = [pytest.mark.parametrize("engine", ENGINES), pytest.mark.planted]
 
@@ -76,7 +76,7 @@ async def test_an_operation_with_a_stale_claim_changes_nothing(
         await here.company()
         company = await here.company()
         await here.task(company, 1)
-        claim = claim_of(company)
+        claim = company.claim
         if name == "DeleteSome":
             claim = (await here.store.commit(MarkDeleted(claim, (), "{}", 9))).claim
         before = here.contents()
@@ -100,7 +100,7 @@ async def test_an_actor_that_comes_after_the_look_fences_what_was_found(
         await here.company()
         before = here.contents()
         with pytest.raises(StaleEpoch):
-            await here.store.commit(CLAIMED[name](claim_of(company)))
+            await here.store.commit(CLAIMED[name](company.claim))
         assert here.contents() == before
 
 
@@ -109,9 +109,9 @@ async def test_a_mark_ends_every_claim_but_its_own(tmp_path: Path, engine: Engin
     async with opened(engine, tmp_path / "x.db") as here:
         company = await here.company()
         await here.task(company, 1)
-        marked = await here.store.commit(MarkDeleted(claim_of(company), (), "{}", 9))
+        marked = await here.store.commit(MarkDeleted(company.claim, (), "{}", 9))
         before = here.contents()
-        for claim in (claim_of(company), marked.claim):
+        for claim in (company.claim, marked.claim):
             with pytest.raises(StaleEpoch):
                 await here.store.commit(CLAIMED[name](claim))
         assert here.contents() == before
@@ -157,7 +157,7 @@ async def test_attempts_of_settled_runs_go_and_others_stay(tmp_path: Path, engin
         await here.task(company, 2, settled=False)
         page = await here.store.fetch(FindOldAttempts(OLD, 100, FIRST_ATTEMPT))
         assert page == Page((Found(company.epoch, [(1, 1, 0, 1)]),), None)
-        both = PruneAttempts(claim_of(company), [(1, 1, 0, 1), (2, 1, 0, 1)], 100, 9)
+        both = PruneAttempts(company.claim, [(1, 1, 0, 1), (2, 1, 0, 1)], 100, 9)
         pruned = await here.store.commit(both)
         assert pruned is not None
         assert (pruned.count, pruned.logged.event.kind) == (1, "attempts.pruned")
@@ -176,7 +176,7 @@ async def test_a_chain_of_tasks_goes_from_its_end(tmp_path: Path, engine: Engine
         assert (await here.store.fetch(FindOldTasks(OLD, ALL))).found == [1, 2, 3]
         found = await here.store.fetch(FindPrunableTasks(1, ALL, [1, 2, 3], 2))
         assert found == Found(company.epoch, {3: "t3", 2: "t2"})
-        claim = claim_of(company)
+        claim = company.claim
         assert await here.store.commit(PruneTasks(claim, [1, 2], ALL, 9)) is None, "another depends on each"
         pruned = await here.store.commit(PruneTasks(claim, [3, 2], ALL, 9))
         assert pruned is not None
@@ -191,7 +191,7 @@ async def test_a_task_that_is_not_settled_stays(tmp_path: Path, engine: Engine) 
         await here.task(company, 1, settled=False)
         assert (await here.store.fetch(FindOldTasks(OLD, ALL))).found == []
         assert await here.store.fetch(FindPrunableTasks(1, ALL, [1], 10)) == Found(company.epoch, {})
-        assert await here.store.commit(PruneTasks(claim_of(company), [1], ALL, 9)) is None
+        assert await here.store.commit(PruneTasks(company.claim, [1], ALL, 9)) is None
 
 
 # --- deleting a company -------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ async def test_a_mark_hides_the_company_frees_its_name_and_answers_what_waits(
     async with opened(engine, tmp_path / "x.db") as here:
         company = await here.company()
         await here.store.commit(PutMessage("acme", "m", "{}", 1))
-        marked = await here.store.commit(MarkDeleted(claim_of(company), (), '{"gone":1}', 9))
+        marked = await here.store.commit(MarkDeleted(company.claim, (), '{"gone":1}', 9))
         assert (marked.logged.event.kind, marked.logged.seq) == ("company.deleting", 1)
         assert await here.store.fetch(ListDeletions()) == (marked.claim,)
         assert await here.store.fetch(FindCompany("acme")) is None
@@ -218,7 +218,7 @@ async def test_a_mark_hides_the_company_frees_its_name_and_answers_what_waits(
 async def test_a_company_that_is_active_is_not_marked(tmp_path: Path, engine: Engine) -> None:
     async with opened(engine, tmp_path / "x.db") as here:
         company = await here.company()
-        claim = claim_of(company)
+        claim = company.claim
         with pytest.raises(StillActive) as alive:
             await here.store.commit(MarkDeleted(claim, ("a/label",), "{}", 9))
         assert (alive.value.tasks, alive.value.attempts) == ((), ("a/label",))
@@ -238,7 +238,7 @@ async def test_a_deletion_goes_in_steps_and_leaves_nothing_but_its_event(
         count = ROWS_MAX // 5
         for seq in range(1, count + 1):
             await here.task(company, seq)
-        marked = await here.store.commit(MarkDeleted(claim_of(company), (), "{}", 9))
+        marked = await here.store.commit(MarkDeleted(company.claim, (), "{}", 9))
         deleted, steps = await delete_all(here, marked.claim)
         assert (deleted.name, deleted.tasks, deleted.attempts) == ("acme", count, count)
         assert (deleted.events, deleted.logged.event.kind) == (count + 1, "company.deleted")
