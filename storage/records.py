@@ -140,7 +140,7 @@ class TaskRecord:
     """Name of a company graph; ``None`` when the shape was given with the task."""
     shape: str = "[]"
     """The nodes given with the task, as canonical JSON; equal texts are one object. See ``actors.core.shape``."""
-    attempts_max: int | None = None
+    tries_max: int | None = None
     fail_fast: bool = False
     archived_ms: int | None = None
     not_before_ms: int | None = None

@@ -147,7 +147,7 @@ async def test_a_task_that_cannot_start_does_not_hold_up_the_line_and_a_retried_
 ) -> None:
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
-        await acme.ask(Submit("fails", handler="fails", id="f", attempts_max=1))
+        await acme.ask(Submit("fails", handler="fails", id="f", tries_max=1))
         await acme.when_settled("f")
         await acme.ask(SetLimits(runs_max=0))
         await acme.ask(Submit("held", handler="work", id="held", mode="manual"))
@@ -236,7 +236,7 @@ async def test_every_task_that_is_not_running_says_exactly_why(
 ) -> None:
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
-        await acme.ask(Submit("fails", handler="fails", id="f", attempts_max=1))
+        await acme.ask(Submit("fails", handler="fails", id="f", tries_max=1))
         await acme.when_settled("f")
         await acme.ask(Submit("runs", handler="waits", id="r"))
         await acme.ask(Submit("next", handler="work", id="n"))
@@ -289,7 +289,7 @@ async def test_what_is_blocked_is_free_the_moment_its_cause_is_gone(
         chain = [
             Submit("t", handler="work", id=f"t{n}", depends_on=[f"t{n - 1}" if n else "f"]) for n in range(5)
         ]
-        await acme.ask(SubmitMany([Submit("f", handler="mends", id="f", attempts_max=1), *chain]))
+        await acme.ask(SubmitMany([Submit("f", handler="mends", id="f", tries_max=1), *chain]))
         await acme.when_settled("f")
         assert {(await acme.status(f"t{n}")).state for n in range(5)} == {WorkState.BLOCKED}
         mended.set()
@@ -393,7 +393,7 @@ async def test_the_idempotency_key_is_the_same_over_retries_and_a_person_s_retry
 ) -> None:
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
-        await acme.ask(Submit("t", handler="fails", id="t", attempts_max=2))
+        await acme.ask(Submit("t", handler="fails", id="t", tries_max=2))
         await acme.when_settled("t")
         await acme.ask(Retry("t"))
         await run_until_idle(runtime)
@@ -406,7 +406,7 @@ async def test_the_file_itself_refuses_a_second_result_of_one_generation(
 ) -> None:
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
-        await acme.ask(Submit("t", handler="fails", id="t", attempts_max=2))
+        await acme.ask(Submit("t", handler="fails", id="t", tries_max=2))
         await acme.when_settled("t")
     raw = sqlite3.connect(db_path, isolation_level=None)
     try:
@@ -451,7 +451,7 @@ async def test_a_node_is_tried_exactly_as_often_as_it_may(
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
         for tries in (1, 2, 4):
-            await acme.ask(Submit("t", handler="fails", id=f"t{tries}", attempts_max=tries))
+            await acme.ask(Submit("t", handler="fails", id=f"t{tries}", tries_max=tries))
             outcome = await acme.when_settled(f"t{tries}")
             assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "ValueError: no luck")
             assert len(await acme.attempts(f"t{tries}")) == tries
@@ -477,7 +477,7 @@ async def test_an_actor_that_crashes_and_a_handler_that_raises_are_no_one_else_s
     async with opened({**outside.handlers(), "raises": raises}) as runtime:
         bolt, acme = runtime.company("bolt"), runtime.company("acme")
         await acme.ask(Submit("t", handler="work", id="t"))
-        await bolt.ask(Submit("raises", handler="raises", id="r", attempts_max=1))
+        await bolt.ask(Submit("raises", handler="raises", id="r", tries_max=1))
         with pytest.raises(ActorCrashed, match="planted") as caught:
             await bolt.ask(Submit("poison", handler="work"))
         assert caught.value.happened is False
@@ -562,7 +562,7 @@ async def test_the_whole_story_of_a_task_is_told_in_its_order(
 ) -> None:
     async with opened(outside.handlers()) as runtime:
         acme = runtime.company("acme")
-        await acme.ask(Submit("t", handler="fails", id="t", attempts_max=2))
+        await acme.ask(Submit("t", handler="fails", id="t", tries_max=2))
         await acme.when_settled("t")
         await acme.ask(Archive("t"))
         events = await acme.timeline("t")

@@ -27,7 +27,7 @@ timeout_s = 60
 name = "text"
 after = ["table"]                    # the nodes whose results it uses
 call = "report:write_text"           # a function of a module beside the plan, or installed
-attempts_max = 5
+tries_max = 5
 retry = { base_s = 2, factor = 2, max_s = 60 }
 
 [[companies.acme.tasks.nodes]]
@@ -37,7 +37,7 @@ gate = true                          # waits until a person approves it; meanwhi
 
 **A task** has ``id``, and at will ``title``, ``priority``, ``depends_on``, ``mode`` (``"auto"``;
 ``"manual"``: waits for ``--start``; ``"step"``: a person lets each node start), ``not_before`` (a date and time
-with an offset), ``goal``, ``attempts_max`` (tries of a node, the first included; default 3), ``send_backs_max``
+with an offset), ``goal``, ``tries_max`` (tries of a node, the first included; default 3), ``send_backs_max``
 (how often the result of a node may be sent back; default 10), ``budget`` (what all its runs may spend), ``fail_fast``,
 ``payload``. What it does is one of
 ``run``, ``argv``, ``call``, ``nodes`` or ``graph``; with none of them it is a milestone, completed when the tasks
@@ -104,7 +104,7 @@ _PLAIN_KEYS: Final = (
     "mode",
     "not_before",
     "goal",
-    "attempts_max",
+    "tries_max",
     "send_backs_max",
     "budget",
     "fail_fast",

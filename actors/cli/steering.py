@@ -153,7 +153,7 @@ def _work_arguments(parser: argparse.ArgumentParser) -> None:
     add("--depends-on", action="append", metavar="ID", help="a task that must be completed first; repeatable")
     add("--goal", metavar="NAME", help="a label to stop tasks by")
     add("--budget", type=whole, metavar="N", help="what all its runs may spend, in units of the host's")
-    add("--attempts-max", type=whole, metavar="N", help="tries of each of its steps, the first included")
+    add("--tries-max", type=whole, metavar="N", help="tries of each of its steps, the first included")
     add(
         "--not-before", type=_moment, metavar="TIME", help="ISO 8601 with an offset, or none: not before then"
     )
@@ -173,7 +173,7 @@ _WORK_FIELDS: Final = (
     "mode",
     "depends_on",
     "goal",
-    "attempts_max",
+    "tries_max",
     "budget",
     "not_before",
     "fail_fast",

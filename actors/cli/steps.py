@@ -20,7 +20,7 @@ NODE_KEYS: Final = (
     *GATE_KEYS,
     *STEP_KEYS,
     *COMMAND_KEYS,
-    "attempts_max",
+    "tries_max",
     "send_backs_max",
     "timeout_s",
     "stall_s",
@@ -52,7 +52,7 @@ class StepReader:
             table.fail("a node needs a name")
         if table.has("gate"):
             return self._gate(table)
-        keys = ("name", "after", "attempts_max", "send_backs_max")
+        keys = ("name", "after", "tries_max", "send_backs_max")
         return self._step(table, task, {key: table.get(key) for key in table.given(keys)})
 
     @staticmethod

@@ -18,7 +18,7 @@ from .needs import Looked
 from .shape import node_payloads, shape_of, shape_text
 from .submit import check_handlers, check_upstreams, nodes_of, upstreams_in
 
-_PLAIN = ("priority", "attempts_max", "send_backs_max", "budget", "mode", "goal", "depends_on", "fail_fast")
+_PLAIN = ("priority", "tries_max", "send_backs_max", "budget", "mode", "goal", "depends_on", "fail_fast")
 """Fields of `Edit` that are fields of the record under the same name."""
 
 
@@ -76,7 +76,7 @@ def _entry(draft: Draft, message: Edit) -> Entry:
             "Edit", message.task, status.value, "is completed: use Rerun to do it again", ("Rerun",)
         )
     if status.active and not message.at_once:
-        text = f"is {status.value}: only priority, attempts_max, send_backs_max and budget can be changed now"
+        text = f"is {status.value}: only priority, tries_max, send_backs_max and budget can be changed now"
         raise MoveRefused(
             "Edit", message.task, status.value, text, ("Stop",) if status is RunStatus.RUNNING else ()
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.messages import ATTEMPTS_MAX_DEFAULT
+from actors.messages import TRIES_MAX_DEFAULT
 from storage.records import AttemptEnd, AttemptRecord, EventRecord, NodeRecord, NodeStatus, RunStatus
 from storage.values import value
 
@@ -191,7 +191,7 @@ def _fail(draft: Draft, entry: Entry, node: NodeRecord, report: Report) -> None:
     """
     spec = spec_of(node.spec)
     tries = node.tries + 1
-    limit = spec.attempts_max or entry.task.attempts_max or ATTEMPTS_MAX_DEFAULT
+    limit = spec.tries_max or entry.task.tries_max or TRIES_MAX_DEFAULT
     last = report.give_up or tries >= limit
     after = NodeStatus.FAILED if last else NodeStatus.PENDING
     due = None if last else due_ms(draft.now_ms, backoff_s(spec.backoff, tries, identity(draft, entry, node)))

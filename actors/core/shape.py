@@ -26,7 +26,7 @@ class NodeSpec:
     name: str
     handler: str = ""
     after: tuple[int, ...] = ()
-    attempts_max: int | None = None
+    tries_max: int | None = None
     timeout_s: float | None = None
     stall_s: float | None = STALL_S_DEFAULT
     backoff: Backoff = attrs.field(factory=Backoff)
@@ -65,7 +65,7 @@ def _spec_of_node(node: Node | Gate, places: dict[str, int]) -> NodeSpec:
         name=node.name,
         handler=node.handler,
         after=after,
-        attempts_max=node.attempts_max,
+        tries_max=node.tries_max,
         timeout_s=node.timeout_s,
         stall_s=node.stall_s,
         backoff=node.retry,

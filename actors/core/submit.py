@@ -141,7 +141,7 @@ def _submit(
         depends_on=tuple(sorted(message.depends_on)),  # edges are rows, and rows have no order of their own
         graph=message.graph,
         shape=shape.text,
-        attempts_max=message.attempts_max,
+        tries_max=message.tries_max,
         fail_fast=message.fail_fast,
         not_before_ms=not_before_ms,
         schedule=None if fire is None else fire.schedule,
@@ -188,7 +188,7 @@ def _content(message: Submit, shape: str, nodes: tuple[Node | Gate, ...]) -> str
             message.mode.value,
             sorted(message.depends_on),
             message.goal,
-            message.attempts_max,
+            message.tries_max,
             message.fail_fast,
             message.send_backs_max,
             message.payload_text,

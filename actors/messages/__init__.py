@@ -18,8 +18,6 @@ follows from the message class: ``await company.ask(Submit(…))`` returns a `Su
 from __future__ import annotations
 
 from .base import (
-    ATTEMPTS_MAX_DEFAULT,
-    ATTEMPTS_MAX_LIMIT,
     DEPENDS_ON_MAX,
     FEEDBACK_CHARS_MAX,
     JITTER_S_LIMIT,
@@ -34,6 +32,8 @@ from .base import (
     STALL_S_DEFAULT,
     TASKS_MAX,
     TITLE_CHARS_MAX,
+    TRIES_MAX_DEFAULT,
+    TRIES_MAX_LIMIT,
     UNITS_MAX,
     UNSET,
     WEIGHT_LIMIT,
@@ -69,8 +69,6 @@ from .tasks import (
 )
 
 __all__ = [
-    "ATTEMPTS_MAX_DEFAULT",
-    "ATTEMPTS_MAX_LIMIT",
     "DEPENDS_ON_MAX",
     "EDIT_FIELDS",
     "FEEDBACK_CHARS_MAX",
@@ -86,6 +84,8 @@ __all__ = [
     "STALL_S_DEFAULT",
     "TASKS_MAX",
     "TITLE_CHARS_MAX",
+    "TRIES_MAX_DEFAULT",
+    "TRIES_MAX_LIMIT",
     "UNITS_MAX",
     "UNSET",
     "WEIGHT_LIMIT",

@@ -8,8 +8,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 PRIORITY_DEFAULT = 2
 PRIORITY_MAX = 1_000_000
-ATTEMPTS_MAX_DEFAULT = 3
-ATTEMPTS_MAX_LIMIT = 1_000
+TRIES_MAX_DEFAULT = 3
+TRIES_MAX_LIMIT = 1_000
 SEND_BACKS_MAX_DEFAULT = 10
 """For each node of a run. Otherwise a review that is never satisfied would loop for ever."""
 SEND_BACKS_MAX_LIMIT = 1_000

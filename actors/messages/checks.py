@@ -21,7 +21,6 @@ from storage.codec import JSON_BYTES_MAX, check_name, encode
 from storage.records import Misfire, Mode, Overlap
 
 from .base import (
-    ATTEMPTS_MAX_LIMIT,
     DEPENDS_ON_MAX,
     FEEDBACK_CHARS_MAX,
     LIMIT_MAX,
@@ -30,6 +29,7 @@ from .base import (
     SECONDS_LIMIT,
     SEND_BACKS_MAX_LIMIT,
     TITLE_CHARS_MAX,
+    TRIES_MAX_LIMIT,
     Unset,
 )
 
@@ -68,7 +68,7 @@ def an_integer(low: int, high: int) -> Check:
     return check
 
 
-a_number_of_tries = an_integer(1, ATTEMPTS_MAX_LIMIT)
+a_number_of_tries = an_integer(1, TRIES_MAX_LIMIT)
 a_number_of_send_backs = an_integer(0, SEND_BACKS_MAX_LIMIT)
 a_budget = an_integer(0, LIMIT_MAX)
 

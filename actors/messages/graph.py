@@ -53,7 +53,7 @@ def _own_name(node: Any) -> str:
 class Node:
     """One step of a run, executed by the handler registered under ``handler`` (default: the node's own name).
 
-    ``after`` names the nodes whose results it uses. ``attempts_max`` counts tries, the first included;
+    ``after`` names the nodes whose results it uses. ``tries_max`` counts tries, the first included;
     ``None`` takes the task's. ``timeout_s`` bounds one attempt, ``stall_s`` the time in which it says nothing
     (`Context.progress`; waiting does not count). ``None`` is no bound: with both none, a handler that hangs
     keeps its execution slot. ``send_backs_max`` is how often its result may be sent back (`SendBack`); ``None``
@@ -67,7 +67,7 @@ class Node:
     )
     after: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=to_after)
     payload: Any = attrs.field(default=None, kw_only=True)
-    attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=checked(a_number_of_tries))
+    tries_max: int | None = attrs.field(default=None, kw_only=True, validator=checked(a_number_of_tries))
     timeout_s: float | None = attrs.field(default=None, kw_only=True, validator=checked(seconds_above_zero))
     stall_s: float | None = attrs.field(
         default=STALL_S_DEFAULT, kw_only=True, validator=checked(optional(seconds_above_zero))

@@ -43,7 +43,7 @@ class Submit(Message[Submitted]):
     ``priority``: lower goes first; "P2" means 2. ``mode="manual"`` waits for `Start`; ``mode="step"`` halts before each
     node's start, and `Next` lets one start. ``depends_on``: ids in this company whose newest runs must be completed.
     ``id`` and ``key`` are unique in the company while the task's row lives: the same content again returns the
-    existing task, other content is a conflict. ``attempts_max`` is the tries of nodes that do not say their own,
+    existing task, other content is a conflict. ``tries_max`` is the tries of nodes that do not say their own,
     ``send_backs_max`` how often the result of such a node may be sent back. ``fail_fast``: the first node that
     gives up stops the others; gates that are reached are then not waited for. ``not_before``: a datetime with a time
     zone (or its ISO 8601 text with an offset) before which it does not start, but for `StartNow`. ``budget``: what all
@@ -65,7 +65,7 @@ class Submit(Message[Submitted]):
     goal: str | None = attrs.field(default=None, kw_only=True, validator=checked(a_name("a goal's name")))
     id: str | None = attrs.field(default=None, kw_only=True, validator=checked(a_chosen_id))
     key: str | None = attrs.field(default=None, kw_only=True, validator=checked(a_name("an idempotency key")))
-    attempts_max: int | None = attrs.field(default=None, kw_only=True, validator=checked(a_number_of_tries))
+    tries_max: int | None = attrs.field(default=None, kw_only=True, validator=checked(a_number_of_tries))
     fail_fast: bool = attrs.field(default=False, kw_only=True, validator=checked(a_boolean))
     not_before: datetime | None = attrs.field(default=None, kw_only=True, converter=to_moment)
     send_backs_max: int | None = attrs.field(
@@ -190,7 +190,7 @@ def _new_moment(value: datetime | str | Unset | None) -> datetime | Unset | None
 
 @attrs.frozen
 class Edit(Message[Moved]):
-    """Change a task. ``priority``, ``attempts_max``, ``send_backs_max`` and ``budget`` count at once; the rest at the
+    """Change a task. ``priority``, ``tries_max``, ``send_backs_max`` and ``budget`` count at once; the rest at the
     next admission.
 
     ``depends_on``, ``not_before`` and the nodes are read at a run's first admission, so for a run that was
@@ -199,7 +199,7 @@ class Edit(Message[Moved]):
 
     task: str = attrs.field(validator=checked(a_task_id))
     priority: int | Unset = attrs.field(default=UNSET, kw_only=True, converter=_new_priority)
-    attempts_max: int | Unset | None = attrs.field(
+    tries_max: int | Unset | None = attrs.field(
         default=UNSET, kw_only=True, validator=checked(optional(a_number_of_tries))
     )
     title: str | Unset = attrs.field(default=UNSET, kw_only=True, validator=checked(a_title))
@@ -244,7 +244,7 @@ class Edit(Message[Moved]):
     @property
     def at_once(self) -> bool:
         """Whether every given field counts at once."""
-        return self.changes <= {"priority", "attempts_max", "send_backs_max", "budget"}
+        return self.changes <= {"priority", "tries_max", "send_backs_max", "budget"}
 
 
 EDIT_FIELDS = tuple(field.name for field in attrs.fields(Edit) if isinstance(field.default, Unset))

@@ -41,12 +41,12 @@ ON CONFLICT (company_id, name) DO UPDATE SET version = excluded.version, shape =
     node_payloads = excluded.node_payloads;
 
 -- name: insert_task
-INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, attempts_max, fail_fast,
+INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, goal, graph, shape, tries_max, fail_fast,
     archived_ms, send_backs_max, budget, spent, reserved, title, payload, node_payloads, key, content)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
-UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, attempts_max = ?, fail_fast = ?,
+UPDATE tasks SET priority = ?, mode = ?, goal = ?, graph = ?, shape = ?, tries_max = ?, fail_fast = ?,
     archived_ms = ?, send_backs_max = ?, budget = ?, spent = ?, reserved = ?
 WHERE company_id = ? AND seq = ?;
 
@@ -283,7 +283,7 @@ DELETE FROM quarantine WHERE company_id = :company_id AND seq = :seq;
 
 -- name: load_tasks
 -- Every task whose newest run is unsettled. The index is the partial one of unsettled runs.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.attempts_max,
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
     task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
     task.reserved,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
@@ -296,7 +296,7 @@ ORDER BY run.seq;
 
 -- name: load_tasks_by_id
 -- Tasks in whatever state, each with its newest run.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.attempts_max,
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
     task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
     task.reserved,
     run.number, run.status, run.created_ms, run.slot, run.admitted_ms, run.settled_ms, run.started, run.front, run.reason,
@@ -309,7 +309,7 @@ LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.s
 
 -- name: load_runless
 -- Planted rows: a task without any run. A range over the company's tasks, so it is asked at a start and never in a turn.
-SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.attempts_max,
+SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, task.graph, task.shape, task.tries_max,
     task.fail_fast, task.archived_ms, task.not_before_ms, task.schedule, task.send_backs_max, task.budget, task.spent,
     task.reserved,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, quarantine.why

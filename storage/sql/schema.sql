@@ -50,7 +50,7 @@ CREATE TABLE tasks (
     goal           TEXT,
     graph          TEXT,
     shape          TEXT    NOT NULL,
-    attempts_max   INTEGER CHECK (attempts_max >= 1),
+    tries_max   INTEGER CHECK (tries_max >= 1),
     fail_fast      INTEGER NOT NULL CHECK (fail_fast IN (0, 1)),
     archived_ms    INTEGER,
     title          TEXT    NOT NULL,

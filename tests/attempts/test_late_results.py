@@ -193,7 +193,7 @@ async def _stopped(scene: Scene) -> None:
 
 
 async def _failed(scene: Scene) -> None:
-    await scene.submit(timeout_s=TIMEOUT_S, attempts_max=1)
+    await scene.submit(timeout_s=TIMEOUT_S, tries_max=1)
     await scene.is_left_behind()
 
 

@@ -158,7 +158,7 @@ async def test_a_time_out_in_the_moment_of_coming_back_is_a_time_out(
     async with opened({"waits": waits}) as runtime:
         company = runtime.company("a")
         for number in range(8):
-            node = Node("n", "waits", timeout_s=5.0, attempts_max=1)
+            node = Node("n", "waits", timeout_s=5.0, tries_max=1)
             await company.ask(Submit("x", nodes=[node], id=f"x{number}"))
         await run_until_idle(runtime)
         ends = {attempt.end for number in range(8) for attempt in await company.attempts(f"x{number}")}
@@ -178,7 +178,7 @@ async def test_what_was_held_up_by_attempts_left_behind_starts_when_they_are_gon
         return "ran"
 
     async with opened({"stubborn": stubborn, "fine": fine}, abandoned_max=1, stop_grace_s=1) as runtime:
-        node = Node("n", "stubborn", timeout_s=1, attempts_max=1)
+        node = Node("n", "stubborn", timeout_s=1, tries_max=1)
         await runtime.company("a").ask(Submit("x", nodes=[node]))
         await trio.sleep(5)
         await runtime.company("b").ask(Submit("y", handler="fine", id="y"))

@@ -160,7 +160,7 @@ async def one_round(runtime: Runtime, dice: random.Random) -> None:
                 Submit("z", handler="work"),
                 Stop(one),
                 Retry(one),
-                Edit(one, attempts_max=dice.randrange(1, 4)),
+                Edit(one, tries_max=dice.randrange(1, 4)),
                 StopGoal("g"),
                 Pause(),
                 Unpause(),

@@ -13,8 +13,8 @@ from actors.testing import run_until_idle
 from tests.conftest import Opened
 
 
-def stalling(stall_s: float | None, *, attempts_max: int = 1) -> Submit:
-    return Submit("x", nodes=[Node("n", "work", stall_s=stall_s, attempts_max=attempts_max)])
+def stalling(stall_s: float | None, *, tries_max: int = 1) -> Submit:
+    return Submit("x", nodes=[Node("n", "work", stall_s=stall_s, tries_max=tries_max)])
 
 
 async def test_progress_keeps_an_attempt_alive_and_silence_ends_it(
@@ -33,7 +33,7 @@ async def test_progress_keeps_an_attempt_alive_and_silence_ends_it(
 
     async with opened({"work": work}) as runtime:
         talks, silent = runtime.company("a"), runtime.company("b")
-        nodes = [Node("n", "work", stall_s=300, attempts_max=1)]
+        nodes = [Node("n", "work", stall_s=300, tries_max=1)]
         await talks.ask(Submit("t", nodes=nodes, id="talks"))
         await silent.ask(Submit("s", nodes=nodes, id="silent"))
         await run_until_idle(runtime)
@@ -132,7 +132,7 @@ async def test_one_that_swallows_cancellation_is_left_behind_and_its_late_result
         ran.append(f"n2 {ctx.inputs['n1']}")
         return ctx.inputs["n1"]
 
-    nodes = [Node("n1", "stubborn", stall_s=5, attempts_max=2), Node("n2", "after", after=["n1"])]
+    nodes = [Node("n1", "stubborn", stall_s=5, tries_max=2), Node("n2", "after", after=["n1"])]
     async with opened({"stubborn": stubborn, "after": after}, stop_grace_s=1) as runtime:
         company = runtime.company("a")
         task = await company.ask(Submit("x", nodes=nodes))

@@ -237,7 +237,7 @@ async def _completed(scene: Scene) -> None:
 
 
 async def _failed(scene: Scene) -> None:
-    await scene.submit(nodes=[a_node("n", "fails", attempts_max=1)])
+    await scene.submit(nodes=[a_node("n", "fails", tries_max=1)])
 
 
 async def _stopped(scene: Scene) -> None:
@@ -431,7 +431,7 @@ class End:
     """How a handler ends, and what a stop behind it finds."""
 
     outcome: Callable[[], object]
-    attempts_max: int
+    tries_max: int
     final: str
     end: AttemptEnd
     changes: bool = False
@@ -503,7 +503,7 @@ async def test_of_a_stop_and_an_end_the_first_counts(
         trio.open_nursery() as nursery,
     ):
         company, race = runtime.company("k"), Race(gate, work, runtime, nursery)
-        await company.ask(a_task("work", id="a", attempts_max=ends.attempts_max))
+        await company.ask(a_task("work", id="a", tries_max=ends.tries_max))
         await work.has_started()
         gate.made.shut()
         for step in ORDERS[order]:
@@ -655,7 +655,7 @@ def _one(kind: str, number: int) -> Submit:
     if kind == "done":
         fields |= {"handler": "ok"}
     elif kind == "failed":
-        fields |= {"handler": "fails", "attempts_max": 1}
+        fields |= {"handler": "fails", "tries_max": 1}
     elif kind == "put away":
         fields |= {"mode": "manual"}
     elif kind == "another":

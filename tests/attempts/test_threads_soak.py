@@ -175,7 +175,7 @@ def a_task(dice: random.Random, task: str, kinds: list[str]) -> Submit:
             kind,
             payload={"shell": SHELLS[kind]} if kind in SHELLS else None,
             after=["n0"] if number and len(kinds) < len(KINDS) and dice.random() < 0.3 else [],
-            attempts_max=100,
+            tries_max=100,
             retry=Backoff(base_s=0),
             timeout_s=10 * HANGS_S,
             stall_s=10 * HANGS_S,

@@ -60,7 +60,7 @@ async def test_the_watchdog_names_each_of_those_that_block_the_loop_before_it_tu
         named[ctx.node] = heard.fields["attempt"]
 
     async with open_runtime(db_path, handlers={"blocks": blocks}) as runtime:
-        nodes = [Node(name, "blocks", attempts_max=1) for name in ("a", "b")]
+        nodes = [Node(name, "blocks", tries_max=1) for name in ("a", "b")]
         task = await runtime.company("k").ask(Submit("x", nodes=nodes, id="x"))
         assert (await runtime.company("k").when_settled(task.id)).status.value == "completed"
     assert named == {name: f"k/x/1/{name}/1" for name in ("a", "b")}

@@ -217,7 +217,7 @@ async def test_what_a_handler_asks_of_its_own_company_completes_or_says_at_once_
     async with opened({"work": work, "ok": ok}) as runtime:
         runtimes.append(runtime)
         company = runtime.company("k")
-        await company.ask(Submit("self", handler="work", id="self", attempts_max=1))
+        await company.ask(Submit("self", handler="work", id="self", tries_max=1))
         with trio.fail_after(1):
             await company.when_settled("self")
         assert [view.end for view in await company.attempts("self")] == [ENDS[act]]

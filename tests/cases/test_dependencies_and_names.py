@@ -39,7 +39,7 @@ class Repairable:
 
 
 async def chain(company: Company, *, tries: int = 1) -> None:
-    await company.ask(Submit("a", handler="work", id="A", attempts_max=tries))
+    await company.ask(Submit("a", handler="work", id="A", tries_max=tries))
     await company.ask(Submit("b", handler="work", id="B", depends_on=["A"]))
     await company.ask(Submit("c", handler="work", id="C", depends_on=["B"]))
 
@@ -71,8 +71,8 @@ async def test_downstream_runs_when_the_upstream_succeeds_in_a_new_run(
     work = Repairable("A", "D")
     async with opened({"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(Submit("a", handler="work", id="A", attempts_max=1))
-        await company.ask(Submit("d", handler="work", id="D", attempts_max=1))
+        await company.ask(Submit("a", handler="work", id="A", tries_max=1))
+        await company.ask(Submit("d", handler="work", id="D", tries_max=1))
         await company.ask(Submit("b", handler="work", id="B", depends_on=["A", "D"]))
         await run_until_idle(runtime)
         (gate, *_) = (await company.explain("B")).gates

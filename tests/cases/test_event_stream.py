@@ -172,7 +172,7 @@ async def test_one_event_says_how_many_became_blocked_and_by_whom(
 
     async with opened({"fails": fails, "fine": fine}) as runtime:
         company = runtime.company("k")
-        await company.ask(Submit("x", handler="fails", id="A", attempts_max=1, mode="manual"))
+        await company.ask(Submit("x", handler="fails", id="A", tries_max=1, mode="manual"))
         for number in range(3):
             await company.ask(Submit("y", handler="fine", id=f"B{number}", depends_on=["A"]))
         await company.ask(Start("A"))

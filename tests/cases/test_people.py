@@ -39,7 +39,7 @@ async def test_send_backs_and_drains_do_not_count_towards_the_backoff_nor_use_up
             raise RuntimeError("for once")
         return f"version {ctx.generation}"
 
-    node = Node("n", "work", retry=Backoff(base_s=2, factor=100), attempts_max=3, send_backs_max=7)
+    node = Node("n", "work", retry=Backoff(base_s=2, factor=100), tries_max=3, send_backs_max=7)
     async with opened({"work": work}) as runtime:
         company = runtime.company("K")
         await company.ask(Submit("judged", id="A", nodes=[node, Gate("gate", after=["n"])]))
@@ -100,7 +100,7 @@ async def test_send_backs_have_a_limit_of_their_own(opened: Opened, autojump_clo
             raise RuntimeError("for once")
         return "done"
 
-    node = Node("n", "work", retry=Backoff(base_s=2), attempts_max=2, send_backs_max=3)
+    node = Node("n", "work", retry=Backoff(base_s=2), tries_max=2, send_backs_max=3)
     async with opened({"work": work}) as runtime:
         company = runtime.company("K")
         await company.ask(Submit("judged", id="A", nodes=[node, Gate("gate", after=["n"])]))

@@ -52,9 +52,7 @@ async def test_an_attempt_that_was_given_up_frees_nothing_when_it_comes_back(
 
     async with opened({"work": work}, stop_grace_s=5, executions_max=1) as runtime:
         company = runtime.company("k")
-        await company.ask(
-            Submit("first", nodes=[Node("n", "work", timeout_s=10, attempts_max=1)], id="first")
-        )
+        await company.ask(Submit("first", nodes=[Node("n", "work", timeout_s=10, tries_max=1)], id="first"))
         await company.ask(SubmitMany([Submit("x", handler="work", id=f"t{n}") for n in range(4)]))
         while (await company.status("t3")).state is not WorkState.COMPLETED:
             await trio.sleep(1)

@@ -146,7 +146,7 @@ async def waiting(company: Company, count: int) -> None:
 
 
 async def blocked(company: Company, count: int) -> None:
-    await company.ask(a_task("fails", id="dead", attempts_max=1))
+    await company.ask(a_task("fails", id="dead", tries_max=1))
     await settled(company, "dead")
     await company.ask(SubmitMany([Submit("x", depends_on=["dead"]) for _ in range(count)]))
 

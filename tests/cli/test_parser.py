@@ -138,7 +138,7 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
         (
             (
                 "submit a title --graph g --priority P1 --mode manual --depends-on x --depends-on y"
-                " --goal g --key k --attempts-max 2 --fail-fast"
+                " --goal g --key k --tries-max 2 --fail-fast"
             ),
             Submit(
                 "title",
@@ -148,7 +148,7 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
                 depends_on=["x", "y"],
                 goal="g",
                 key="k",
-                attempts_max=2,
+                tries_max=2,
                 fail_fast=True,
             ),
         ),

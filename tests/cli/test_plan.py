@@ -70,7 +70,7 @@ def test_a_plan_becomes_the_messages_that_it_stands_for(tmp_path: Path) -> None:
         depends_on = ["collect"]
         mode = "manual"
         fail_fast = true
-        attempts_max = 5
+        tries_max = 5
         payload = { week = 7 }
 
         [companies.beta]
@@ -91,7 +91,7 @@ def test_a_plan_becomes_the_messages_that_it_stands_for(tmp_path: Path) -> None:
         depends_on=("collect",),
         mode="manual",
         fail_fast=True,
-        attempts_max=5,
+        tries_max=5,
         payload={"week": 7},
     )
     acme, beta = plan.companies
@@ -124,7 +124,7 @@ def test_nodes_take_what_they_do_not_say_themselves_from_their_task(tmp_path: Pa
         cwd = "elsewhere"
         env = { WHO = "node" }
         timeout_s = 1
-        attempts_max = 1
+        tries_max = 1
         retry = { base_s = 2, factor = 3, max_s = 4 }
         payload = "of the node"
         """,
@@ -133,14 +133,14 @@ def test_nodes_take_what_they_do_not_say_themselves_from_their_task(tmp_path: Pa
     shared = {"cwd": "work", "env": {"LEVEL": "1", "WHO": "task"}}
     assert task.payload == "of the task"
     assert command_of(one) == {"argv": ["{python}", "-V"], **shared}
-    assert (one.timeout_s, one.retry, one.attempts_max) == (9.0, Backoff(base_s=0), None)
+    assert (one.timeout_s, one.retry, one.tries_max) == (9.0, Backoff(base_s=0), None)
     assert command_of(two) == {
         "shell": "true",
         "cwd": "elsewhere",
         "env": {"LEVEL": "1", "WHO": "node"},
         "payload": "of the node",
     }
-    assert (two.timeout_s, two.retry, two.attempts_max) == (1.0, Backoff(2, 3, 4), 1)
+    assert (two.timeout_s, two.retry, two.tries_max) == (1.0, Backoff(2, 3, 4), 1)
     assert two.after == ("one",)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.cli import source
 from actors.cli.plan import PlanError, read_plan
-from actors.messages import ATTEMPTS_MAX_LIMIT
+from actors.messages import TRIES_MAX_LIMIT
 from actors.sentences import plain
 
 from .test_plan import read
@@ -150,11 +150,11 @@ REFUSED = {
         "companies.acme.tasks.a.mode",
         'mode must be "auto", "manual" or "step"',
     ),
-    "attempts_max": (
-        f"{TASK}attempts_max = 0\n",
+    "tries_max": (
+        f"{TASK}tries_max = 0\n",
         3,
-        "companies.acme.tasks.a.attempts_max",
-        "attempts_max must be",
+        "companies.acme.tasks.a.tries_max",
+        "tries_max must be",
     ),
     "fail_fast": (
         f"{TASK}fail_fast = 'yes'\n",
@@ -176,11 +176,11 @@ REFUSED = {
         "payload is not JSON",
     ),
     "payload nan": (f"{TASK}payload = nan\n", 3, "companies.acme.tasks.a.payload", "payload is not JSON"),
-    "node attempts_max": (
-        f"{NODE}run = 'x'\nattempts_max = {ATTEMPTS_MAX_LIMIT + 1}\n",
+    "node tries_max": (
+        f"{NODE}run = 'x'\ntries_max = {TRIES_MAX_LIMIT + 1}\n",
         6,
-        "companies.acme.tasks.a.nodes.n.attempts_max",
-        f"must be from 1 to {ATTEMPTS_MAX_LIMIT}",
+        "companies.acme.tasks.a.nodes.n.tries_max",
+        f"must be from 1 to {TRIES_MAX_LIMIT}",
     ),
     "timeout_s": (
         f"{NODE}run = 'x'\ntimeout_s = 0\n",

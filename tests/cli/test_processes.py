@@ -391,7 +391,7 @@ def test_a_terminal_shows_a_bar_for_each_company_and_then_the_summary(place: Pla
 
         [[companies.beta.tasks]]
         id = "bad"
-        attempts_max = 1
+        tries_max = 1
         run = "echo [red]careful; exit 5"
         """
     )

@@ -67,7 +67,7 @@ def alone(ctx):
 CHAIN_WITH_A_FAULT = """
     [[companies.acme.tasks]]
     id = "first"
-    attempts_max = 1
+    tries_max = 1
     run = "test -e repaired || { echo not yet repaired; exit 4; }"
 
     [[companies.acme.tasks]]
@@ -281,7 +281,7 @@ def test_a_command_that_takes_too_long_is_ended_and_tried_again(place: Place) ->
         """
         [[companies.acme.tasks]]
         id = "slow"
-        attempts_max = 2
+        tries_max = 2
         timeout_s = 0.2
         retry = { base_s = 0 }
         run = "test $TURNKEEPER_ATTEMPT -eq 2 || sleep 1000"

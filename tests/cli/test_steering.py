@@ -41,7 +41,7 @@ PLAN = """
     [[companies.acme.tasks]]
     id = "broken"
     goal = "g"
-    attempts_max = 1
+    tries_max = 1
     run = "test -e mended"
 
     [[companies.acme.tasks]]

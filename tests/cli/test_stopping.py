@@ -34,7 +34,7 @@ SLACK_S = 2.0
 LONG = """
     [[companies.acme.tasks]]
     id = "long"
-    attempts_max = 1
+    tries_max = 1
     run = '''
     {first}
     sleep 1000 & echo $! > child
@@ -231,7 +231,7 @@ def test_a_command_that_fails_by_itself_while_ctrl_c_waits_for_it_has_failed(
 ) -> None:
     os.mkfifo(place.folder / "go.fifo")
     place.plan(
-        "[[companies.acme.tasks]]\nid = 'a'\nattempts_max = 1\nrun = 'echo up; read word < go.fifo; exit 3'\n"
+        "[[companies.acme.tasks]]\nid = 'a'\ntries_max = 1\nrun = 'echo up; read word < go.fifo; exit 3'\n"
     )
     process = place.start("run", "plan.toml")
     read_until(process, "attempt 1 of main begins")
@@ -284,18 +284,18 @@ def test_a_stop_at_any_moment_from_the_opening_to_the_close_loses_nothing(
     place: Place, finish: Finish, moment: str, number: signal.Signals
 ) -> None:
     """A second process finds work that is ready at its start, and work that it is given by the plan."""
-    place.plan("[[companies.acme.tasks]]\nid = 'a'\nattempts_max = 1\nrun = 'echo a >> done'\n")
+    place.plan("[[companies.acme.tasks]]\nid = 'a'\ntries_max = 1\nrun = 'echo a >> done'\n")
     assert place.run("--executions-max", "0").status == 1
     place.plan(
         """
         [[companies.acme.tasks]]
         id = "a"
-        attempts_max = 1
+        tries_max = 1
         run = "echo a >> done"
 
         [[companies.acme.tasks]]
         id = "b"
-        attempts_max = 1
+        tries_max = 1
         run = "echo b >> done"
         """
     )

@@ -183,7 +183,7 @@ def test_a_node_that_does_not_fit_waits_for_what_others_have_reserved() -> None:
 )
 def test_every_end_books_what_was_spent_and_frees_the_reservation(end: AttemptEnd) -> None:
     world = a_world(1000)
-    submit(world, "a", 300, attempts_max=1)
+    submit(world, "a", 300, tries_max=1)
     world.ask(SetLimits(runs_max=0))
     if end is AttemptEnd.STOPPED:
         world.ask(Stop("a"))
@@ -448,7 +448,7 @@ def test_the_limit_is_exceeded_by_no_more_than_live_attempts_spend_beyond_their_
     excess: dict[AttemptKey, int] = {}
     for number in range(60):
         estimate = rng.choice([0, 50, 100, 300])
-        submit(world, f"t{number}", estimate, attempts_max=2)
+        submit(world, f"t{number}", estimate, tries_max=2)
         for key in list(world.running):
             said[key] = said.get(key, 0) + rng.choice([0, 20, 60])
             excess[key] = max(0, said[key] - world.running[key].spec.estimate)

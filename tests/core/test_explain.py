@@ -90,7 +90,7 @@ def test_every_closed_gate_is_named_in_the_order_in_which_it_is_asked() -> None:
     world = World(runs_max=1, handlers={"work"})
     world.ask(Submit("holder", id="holder", handler="work"))
     world.ask(Submit("first", id="first", handler="work"))
-    world.ask(Submit("dead", id="dead", handler="work", attempts_max=1, mode="manual"))
+    world.ask(Submit("dead", id="dead", handler="work", tries_max=1, mode="manual"))
     world.ask(Submit("late", id="late", handler="work", mode="manual"))
     later = datetime(2026, 1, 1, tzinfo=UTC)
     world.ask(

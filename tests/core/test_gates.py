@@ -183,7 +183,7 @@ def test_a_gate_is_reached_only_when_all_before_it_have_succeeded(world: World) 
 
 
 def test_an_open_gate_comes_before_failed(world: World) -> None:
-    world.ask(Submit("judged", id="a", nodes=[*JUDGED, Node("side", "work", attempts_max=1)]))
+    world.ask(Submit("judged", id="a", nodes=[*JUDGED, Node("side", "work", tries_max=1)]))
     world.fail("a", "side")
     world.succeed("a", "draft")
     assert world.run("a").status is RunStatus.HALTED
@@ -200,7 +200,7 @@ def test_an_open_gate_comes_before_failed(world: World) -> None:
 
 
 def test_under_fail_fast_a_gate_is_not_waited_for(world: World) -> None:
-    nodes = [*JUDGED, Node("side", "work", attempts_max=1)]
+    nodes = [*JUDGED, Node("side", "work", tries_max=1)]
     world.ask(Submit("judged", id="a", nodes=nodes, fail_fast=True))
     world.succeed("a", "draft")
     world.fail("a", "side")
@@ -417,7 +417,7 @@ def test_what_becomes_ready_while_a_step_rests_waits_for_a_word_of_its_own(world
 
 
 def test_a_retry_goes_on_with_the_step_that_failed_and_with_no_other(world: World) -> None:
-    a_stepping_task(world, [Node("one", "work"), Node("two", "work", after=["one"])], attempts_max=1)
+    a_stepping_task(world, [Node("one", "work"), Node("two", "work", after=["one"])], tries_max=1)
     world.ask(Next("a"))
     world.fail("a", "one")
     assert world.run("a").status is RunStatus.FAILED
@@ -427,7 +427,7 @@ def test_a_retry_goes_on_with_the_step_that_failed_and_with_no_other(world: Worl
 
 
 def test_a_failed_step_does_not_end_the_run_while_another_could_be_let_through(world: World) -> None:
-    a_stepping_task(world, [Node("one", "work"), Node("two", "work")], attempts_max=1)
+    a_stepping_task(world, [Node("one", "work"), Node("two", "work")], tries_max=1)
     world.ask(Next("a"))
     world.fail("a", "one")
     assert world.run("a").status is RunStatus.HALTED

@@ -200,7 +200,7 @@ MESSAGES: Mapping[str, Message[Moved]] = {
     "SendBack": SendBack("t", "work", "shorter"),
     "Rerun": Rerun("t"),
     "Rerun(from)": Rerun("t", from_node="work", payload=1),
-    "Edit(priority, attempts_max)": Edit("t", priority=9, attempts_max=7),
+    "Edit(priority, tries_max)": Edit("t", priority=9, tries_max=7),
     "Edit(rest)": Edit("t", priority=9, title="new", payload={"new": 1}),
     "Edit(not_before)": Edit("t", not_before="2101-01-01T00:00:00Z"),
     "Archive": Archive("t"),
@@ -277,7 +277,7 @@ SETTLED = no(
     "SendBack",
 )
 IN_FLIGHT = no("running", "has node 'work' in flight: let it settle, or use Stop", "Stop")
-ONLY = "only priority, attempts_max, send_backs_max and budget can be changed now"
+ONLY = "only priority, tries_max, send_backs_max and budget can be changed now"
 RUNNING = no("running", f"is running: {ONLY}", "Stop")
 
 FROM_THE_NEXT = "the nodes, upstreams and start of this run are fixed: the change counts from the next run on"
@@ -494,7 +494,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "quarantined": QUARANTINED,
         "quarantined while running": QUARANTINED,
     },
-    "Edit(priority, attempts_max)": {
+    "Edit(priority, tries_max)": {
         "not started": done("queued", "task.edited"),
         "scheduled": done("queued", "task.edited"),
         "running": done("running", "task.edited"),

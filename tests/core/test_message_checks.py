@@ -363,10 +363,10 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: m.DefineGraph("g", [m.Gate("g", after=["n"])]),
         "node 'g' is after 'n', which is not a node of this graph",
     ),
-    "attempts_max 0": (lambda: m.Submit("t", attempts_max=0), "attempts_max must be from 1 to 1000"),
-    "attempts_max 1001": (lambda: m.Node("n", attempts_max=1001), "attempts_max must be from 1 to 1000"),
-    "attempts_max true": (lambda: m.Edit("t", attempts_max=True), "attempts_max must be an integer"),
-    "attempts_max 2.0": (lambda: m.Node("n", attempts_max=2.0), "attempts_max must be an integer"),
+    "tries_max 0": (lambda: m.Submit("t", tries_max=0), "tries_max must be from 1 to 1000"),
+    "tries_max 1001": (lambda: m.Node("n", tries_max=1001), "tries_max must be from 1 to 1000"),
+    "tries_max true": (lambda: m.Edit("t", tries_max=True), "tries_max must be an integer"),
+    "tries_max 2.0": (lambda: m.Node("n", tries_max=2.0), "tries_max must be an integer"),
     "fail_fast 1": (lambda: m.Submit("t", fail_fast=1), "fail_fast must be true or false"),
     "fail_fast of Edit": (lambda: m.Edit("t", fail_fast="no"), "fail_fast must be true or false"),
     "depends_on of text": (lambda: m.Submit("t", depends_on="ab"), "depends_on must be a list of names"),
@@ -536,11 +536,11 @@ def test_what_cannot_be_carried_out_is_refused_in_words(what: str) -> None:
 
 
 def test_the_edges_themselves_are_allowed() -> None:
-    Submit("x" * 500, priority=1_000_000, attempts_max=1_000)
-    Submit("é 🚀 \u00a0", priority=-1_000_000, attempts_max=1)
+    Submit("x" * 500, priority=1_000_000, tries_max=1_000)
+    Submit("é 🚀 \u00a0", priority=-1_000_000, tries_max=1)
     SetLimits(runs_max=0)
     SetLimits(runs_max=1_000_000)
-    Node("n", timeout_s=0.001, attempts_max=1_000, stall_s=None)
+    Node("n", timeout_s=0.001, tries_max=1_000, stall_s=None)
     Node("n", timeout_s=10 * 365 * 86_400)
     Backoff(base_s=0, factor=1, max_s=0)
     DefineGraph("g", [])
@@ -591,16 +591,16 @@ def test_edit_knows_what_it_changes_and_when_it_counts() -> None:
     edit = Edit("t", priority=1, goal=None, payload=None)
     assert edit.changes == {"priority", "goal", "payload"}
     assert not edit.at_once
-    assert Edit("t", priority=1, attempts_max=None).at_once
+    assert Edit("t", priority=1, tries_max=None).at_once
     assert edit.title is UNSET
     assert repr(UNSET) == "UNSET"
 
 
 def test_a_goal_and_a_cap_can_be_taken_away() -> None:
     world = World(runs_max=0)
-    world.ask(Submit("task", id="t", goal="g", attempts_max=7, send_backs_max=7, budget=7, payload=1))
-    world.ask(Edit("t", goal=None, attempts_max=None, send_backs_max=None, budget=None, payload=None))
-    columns = "goal, attempts_max, send_backs_max, budget, payload"
+    world.ask(Submit("task", id="t", goal="g", tries_max=7, send_backs_max=7, budget=7, payload=1))
+    world.ask(Edit("t", goal=None, tries_max=None, send_backs_max=None, budget=None, payload=None))
+    columns = "goal, tries_max, send_backs_max, budget, payload"
     assert world.stored(f"SELECT {columns} FROM tasks") == [(None, None, None, None, None)]
 
 

@@ -85,7 +85,7 @@ def test_a_run_that_went_round_starts_at_its_old_place(how: str) -> None:
     """C28: by a retry, a restart, a process that died."""
     world = World(runs_max=1)
     for task in "ABC":
-        world.ask(Submit("task", id=task, handler="work", attempts_max=1))
+        world.ask(Submit("task", id=task, handler="work", tries_max=1))
     if how == "retry":
         world.ask(SetLimits(runs_max=0))
         world.fail("A")

@@ -75,12 +75,10 @@ def test_a_retry_of_bad_rows_is_refused_until_they_are_mended(active: bool) -> N
 
 def test_putting_away_a_task_with_bad_rows_writes_nothing_over_them() -> None:
     world = a_bad_row()
-    before = world.stored("SELECT shape, mode, priority, graph, attempts_max FROM tasks WHERE id = 't'")
+    before = world.stored("SELECT shape, mode, priority, graph, tries_max FROM tasks WHERE id = 't'")
     world.ask(Archive("t"))
     assert world.where("t") is WorkState.ARCHIVED
-    assert (
-        world.stored("SELECT shape, mode, priority, graph, attempts_max FROM tasks WHERE id = 't'") == before
-    )
+    assert world.stored("SELECT shape, mode, priority, graph, tries_max FROM tasks WHERE id = 't'") == before
     world.ask(Unarchive("t"))
     assert world.stored("SELECT archived_ms FROM tasks WHERE id = 't'") == [(None,)]
     world.reload()

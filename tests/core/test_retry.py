@@ -40,7 +40,7 @@ def fail_until_it_gives_up(world: World, task: str = "t") -> int:
 def test_a_node_that_always_fails_is_tried_exactly_as_often_as_it_may(cap: int) -> None:
     """C29: the cap counts tries, the first included."""
     world = World()
-    world.ask(Submit("task", id="t", nodes=[Node("work", attempts_max=cap)]))
+    world.ask(Submit("task", id="t", nodes=[Node("work", tries_max=cap)]))
     assert fail_until_it_gives_up(world) == cap
     assert world.where("t") is WorkState.FAILED
     assert (world.node("t").tries, world.node("t").attempts) == (cap, cap)
@@ -49,15 +49,15 @@ def test_a_node_that_always_fails_is_tried_exactly_as_often_as_it_may(cap: int) 
 
 def test_no_tries_at_all_are_refused_where_the_message_is_built() -> None:
     """C29: 0."""
-    for build in (lambda: Node("n", attempts_max=0), lambda: Submit("task", attempts_max=0)):
-        with pytest.raises(InvalidMessage, match="attempts_max must be from 1 to 1000, not 0"):
+    for build in (lambda: Node("n", tries_max=0), lambda: Submit("task", tries_max=0)):
+        with pytest.raises(InvalidMessage, match="tries_max must be from 1 to 1000, not 0"):
             build()
 
 
 def test_the_cap_is_the_nodes_own_or_else_the_tasks_or_else_three() -> None:
     world = World(runs_max=3)
-    world.ask(Submit("task", id="own", nodes=[Node("work", attempts_max=1)], attempts_max=5))
-    world.ask(Submit("task", id="task's", handler="work", attempts_max=2))
+    world.ask(Submit("task", id="own", nodes=[Node("work", tries_max=1)], tries_max=5))
+    world.ask(Submit("task", id="task's", handler="work", tries_max=2))
     world.ask(Submit("task", id="default", handler="work"))
     assert [fail_until_it_gives_up(world, task) for task in ("own", "task's", "default")] == [1, 2, 3]
 
@@ -65,10 +65,10 @@ def test_the_cap_is_the_nodes_own_or_else_the_tasks_or_else_three() -> None:
 def test_a_cap_lowered_under_the_tries_that_are_used_leaves_no_further_attempt() -> None:
     """C29: lowered to 1 while attempt 2 runs."""
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=5))
+    world.ask(Submit("task", id="t", handler="work", tries_max=5))
     world.fail("t")
     world.wait(7200)
-    world.ask(Edit("t", attempts_max=1))
+    world.ask(Edit("t", tries_max=1))
     world.fail("t")
     assert world.where("t") is WorkState.FAILED
     assert world.node("t").attempts == 2
@@ -77,9 +77,9 @@ def test_a_cap_lowered_under_the_tries_that_are_used_leaves_no_further_attempt()
 def test_a_cap_raised_after_exhaustion_starts_nothing_until_somebody_retries() -> None:
     """C29."""
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=1))
+    world.ask(Submit("task", id="t", handler="work", tries_max=1))
     world.fail("t")
-    world.ask(Edit("t", attempts_max=2))
+    world.ask(Edit("t", tries_max=2))
     world.wait(7200)
     assert world.where("t") is WorkState.FAILED
     world.ask(Retry("t"))
@@ -88,7 +88,7 @@ def test_a_cap_raised_after_exhaustion_starts_nothing_until_somebody_retries() -
 
 def test_a_retry_of_a_failed_run_gives_what_did_not_succeed_a_fresh_allowance_and_keeps_the_rest() -> None:
     world = World()
-    nodes = [Node("good"), Node("bad", attempts_max=2), Node("after", after=["good", "bad"])]
+    nodes = [Node("good"), Node("bad", tries_max=2), Node("after", after=["good", "bad"])]
     world.ask(Submit("task", id="t", nodes=nodes))
     world.succeed("t", "good")
     world.fail("t", "bad")
@@ -127,7 +127,7 @@ def test_a_failure_shows_until_the_next_attempt_starts_and_an_interruption_does_
 @pytest.mark.parametrize("end", [AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STALLED])
 def test_failing_timing_out_and_stalling_use_a_try(end: AttemptEnd) -> None:
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=2))
+    world.ask(Submit("task", id="t", handler="work", tries_max=2))
     world.end("t", end, error="E")
     assert (world.node("t").tries, world.node("t").status) == (1, NodeStatus.PENDING)
     world.wait(2)
@@ -138,7 +138,7 @@ def test_failing_timing_out_and_stalling_use_a_try(end: AttemptEnd) -> None:
 @pytest.mark.parametrize("end", [AttemptEnd.INTERRUPTED, AttemptEnd.LOST])
 def test_an_interruption_and_a_death_of_the_process_use_no_try(end: AttemptEnd) -> None:
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=1))
+    world.ask(Submit("task", id="t", handler="work", tries_max=1))
     world.end("t", end)
     assert (world.node("t").tries, world.node("t").attempts) == (0, 2)
     world.fail("t")
@@ -147,14 +147,14 @@ def test_an_interruption_and_a_death_of_the_process_use_no_try(end: AttemptEnd) 
 
 def test_giving_up_fails_at_once_whatever_tries_are_left() -> None:
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=9))
+    world.ask(Submit("task", id="t", handler="work", tries_max=9))
     world.give_up("t")
     assert (world.where("t"), world.node("t").tries) == (WorkState.FAILED, 1)
 
 
 def test_being_asked_to_come_back_costs_no_try_and_does_not_lengthen_the_backoff() -> None:
     world = World()
-    world.ask(Submit("task", id="t", nodes=[Node("work", attempts_max=2)]))
+    world.ask(Submit("task", id="t", nodes=[Node("work", tries_max=2)]))
     for _ in range(6):
         world.end("t", AttemptEnd.INTERRUPTED, error="RetryAfter", again_s=60.0)
         assert world.node("t").not_before_ms == world.now_ms + 60_000
@@ -224,7 +224,7 @@ def test_times_far_away_that_no_node_waits_for_any_more_are_not_kept() -> None:
     world = World(runs_max=4, executions_max=9)
     far = Backoff(base_s=3_600, factor=1)
     for task in ("t", "a", "b", "c"):
-        world.ask(Submit("task", id=task, nodes=[Node("work", retry=far, attempts_max=1_000)]))
+        world.ask(Submit("task", id=task, nodes=[Node("work", retry=far, tries_max=1_000)]))
     for task in ("a", "b", "c"):
         world.fail(task)
     awaited = [world.node(task).not_before_ms for task in ("a", "b", "c")]
@@ -283,7 +283,7 @@ def test_a_retry_of_a_run_in_which_nothing_failed_is_refused() -> None:
 
 def test_a_failed_node_of_a_run_that_goes_on_is_retried_while_the_others_run() -> None:
     world = World()
-    world.ask(Submit("task", id="t", nodes=[Node("a", attempts_max=1), Node("b")]))
+    world.ask(Submit("task", id="t", nodes=[Node("a", tries_max=1), Node("b")]))
     world.fail("t", "a")
     assert world.where("t") is WorkState.RUNNING
     world.ask(Retry("t"))

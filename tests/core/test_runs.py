@@ -68,14 +68,14 @@ def test_a_node_starts_when_all_before_it_have_succeeded() -> None:
 
 
 def test_an_attempt_is_given_what_it_needs_and_its_inputs_by_name() -> None:
-    node = Node("end", "work", after=["b", "a"], timeout_s=5, attempts_max=2)
+    node = Node("end", "work", after=["b", "a"], timeout_s=5, tries_max=2)
     world = a_run(Node("a"), Node("b"), node)
     world.succeed("t", "a", result='"A"')
     world.succeed("t", "b", result='"B"')
     (effect,) = world.running.values()
     assert effect == StartAttempt(
         AttemptKey("t", seq=1, run=1, pos=2, number=1),
-        NodeSpec("end", "work", after=(1, 0), attempts_max=2, timeout_s=5.0),
+        NodeSpec("end", "work", after=(1, 0), tries_max=2, timeout_s=5.0),
         generation=0,
         input_names=("b", "a"),
     )
@@ -250,7 +250,7 @@ def test_a_stop_twice_is_harmless() -> None:
 )
 def test_a_late_report_changes_nothing_and_says_whose_it_was(stage: str, end: AttemptEnd) -> None:
     world = World()
-    world.ask(Submit("task", id="t", nodes=[Node("a", attempts_max=2)]))
+    world.ask(Submit("task", id="t", nodes=[Node("a", tries_max=2)]))
     old = world.attempt("t")
     world.end("t", AttemptEnd.INTERRUPTED)
     if stage != "a later attempt runs":
@@ -292,7 +292,7 @@ def test_a_report_counts_only_for_just_the_attempt_that_runs(wrong: dict[str, An
 
 
 def test_what_an_abandoned_attempt_left_behind_is_said_and_its_end_counts() -> None:
-    world = a_run(Node("a", attempts_max=1))
+    world = a_run(Node("a", tries_max=1))
     world.end("t", AttemptEnd.TIMED_OUT, error="TimeOut", abandoned_after_s=10.0)
     (event,) = world.told("attempt.abandoned")
     assert (event.node, event.attempt, event.data) == ("a", 1, {"grace_s": 10.0})
@@ -375,6 +375,6 @@ def test_a_pause_and_an_edit_of_the_cap_leave_a_live_attempt_alone() -> None:
     world = a_run(Node("a"))
     key = world.attempt("t")
     world.ask(Pause())
-    world.ask(Edit("t", attempts_max=1))
+    world.ask(Edit("t", tries_max=1))
     assert world.attempt("t") == key
     assert world.cancelled == []

@@ -127,7 +127,7 @@ def test_the_task_of_a_fire_is_all_that_the_template_says() -> None:
         priority=7,
         mode="manual",
         goal="g",
-        attempts_max=5,
+        tries_max=5,
         fail_fast=True,
     )
     assert template_of(template_text(task)) == task
@@ -139,8 +139,8 @@ def test_the_task_of_a_fire_is_all_that_the_template_says() -> None:
     world = a_world(every=60, task=task)
     world.wait(60)
     asked = world.ask(Submit("as by hand", id="x", nodes=task.nodes, payload=task.payload, priority=7, mode="manual",
-                             goal="g", attempts_max=5, fail_fast=True))  # fmt: skip
-    columns = "shape, payload, node_payloads, priority, mode, goal, attempts_max, fail_fast"
+                             goal="g", tries_max=5, fail_fast=True))  # fmt: skip
+    columns = "shape, payload, node_payloads, priority, mode, goal, tries_max, fail_fast"
     fired, said = world.stored(f"SELECT {columns} FROM tasks ORDER BY seq")
     assert fired == said
     assert asked.id == "x"
@@ -148,7 +148,7 @@ def test_the_task_of_a_fire_is_all_that_the_template_says() -> None:
 
 def test_a_template_keeps_every_field() -> None:
     nodes: list[Node | Gate] = [
-        Node("a", "work", send_backs_max=2, stall_s=None, attempts_max=2, estimate=3),
+        Node("a", "work", send_backs_max=2, stall_s=None, tries_max=2, estimate=3),
         Gate("ask", after=["a"]),
     ]
     task = Submit("t", nodes=nodes, mode="step", send_backs_max=3, depends_on=["u"], budget=9)

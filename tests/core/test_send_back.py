@@ -180,7 +180,7 @@ def test_an_approval_can_be_taken_back_by_itself(world: World) -> None:
 
 
 def test_tries_and_deaths_of_what_is_reset_are_forgotten_and_those_of_others_are_not(world: World) -> None:
-    drafted(world, attempts_max=3)
+    drafted(world, tries_max=3)
     world.fail("a", "review")
     world.fail("a", "aside")
     world.ask(SendBack("a", "draft", "shorter"))
@@ -192,7 +192,7 @@ def test_tries_and_deaths_of_what_is_reset_are_forgotten_and_those_of_others_are
 
 
 def test_a_failed_user_of_the_result_is_done_again_and_a_failed_node_beside_it_is_not(world: World) -> None:
-    drafted(world, attempts_max=1)
+    drafted(world, tries_max=1)
     world.fail("a", "aside")
     world.fail("a", "review")
     assert world.run("a").status is RunStatus.FAILED
@@ -209,7 +209,7 @@ def test_a_failed_user_of_the_result_is_done_again_and_a_failed_node_beside_it_i
 
 
 def test_under_fail_fast_what_failed_gets_a_fresh_allowance_or_nothing_could_go_on(world: World) -> None:
-    drafted(world, attempts_max=1, fail_fast=True)
+    drafted(world, tries_max=1, fail_fast=True)
     world.fail("a", "aside")
     world.end("a", AttemptEnd.STOPPED, "review")
     assert world.run("a").status is RunStatus.FAILED
@@ -237,7 +237,7 @@ def test_in_a_stopped_run_what_was_skipped_waits_again_with_the_tries_that_it_ha
 
 
 def test_a_kept_result_of_a_run_that_is_queued_again_is_reset_where_it_stands(world: World) -> None:
-    drafted(world, attempts_max=1)
+    drafted(world, tries_max=1)
     world.succeed("a", "aside")
     world.fail("a", "review")
     world.ask(SetLimits(runs_max=0))
@@ -252,9 +252,7 @@ def test_a_kept_result_of_a_run_that_is_queued_again_is_reset_where_it_stands(wo
 def test_a_queued_run_whose_kept_result_is_sent_back_needs_the_handler_of_that_node_again() -> None:
     world = World(handlers={"x", "y"}, runs_max=1)
     watch(world)
-    world.ask(
-        Submit("task", id="a", nodes=[Node("one", "x"), Node("two", "y", after=["one"])], attempts_max=1)
-    )
+    world.ask(Submit("task", id="a", nodes=[Node("one", "x"), Node("two", "y", after=["one"])], tries_max=1))
     world.succeed("a", "one")
     world.fail("a", "two")
     world.ask(SetLimits(runs_max=0))
@@ -323,7 +321,7 @@ def test_a_live_attempt_at_a_user_is_superseded_and_runs_on_until_it_has_ended(w
 def test_after_the_commit_of_a_send_back_an_attempts_own_end_does_not_count(
     world: World, end: AttemptEnd
 ) -> None:
-    drafted(world, attempts_max=1)
+    drafted(world, tries_max=1)
     world.ask(SendBack("a", "draft", "shorter"))
     world.succeed("a", "draft", '"second draft"')
     report = Report(world.attempt("a", "review"), end, result="1" if end is AttemptEnd.SUCCEEDED else None)
@@ -539,7 +537,7 @@ def test_results_are_carried_over_also_if_they_were_accepted_in_the_very_same_tu
 
 @pytest.mark.parametrize("state", ["completed", "failed", "stopped", "halted"])
 def test_a_rerun_from_a_node_keeps_what_does_not_use_it_and_has_no_feedback(world: World, state: str) -> None:
-    drafted(world, attempts_max=1)
+    drafted(world, tries_max=1)
     world.succeed("a", "aside", '"aside"')
     if state == "failed":
         world.fail("a", "review")
@@ -632,7 +630,7 @@ def test_a_node_without_a_result_cannot_be_sent_back_and_the_refusal_says_what_t
     world: World, node: str
 ) -> None:
     nodes: list[Node | Gate] = [
-        Node("fails", "work", attempts_max=1),
+        Node("fails", "work", tries_max=1),
         Node("rests", "work", retry=Backoff(base_s=60)),
         Node("runs", "work"),
         Node("waits", "work", after=["runs"]),

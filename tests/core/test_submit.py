@@ -47,7 +47,7 @@ FULL = Submit(
     priority=5,
     mode="manual",
     goal="goal",
-    attempts_max=4,
+    tries_max=4,
     fail_fast=True,
     depends_on=["up", "other"],
 )
@@ -62,7 +62,9 @@ def a_world() -> World:
 def test_a_task_is_stored_as_it_was_sent_and_told() -> None:
     world = a_world()
     assert world.ask(FULL) == Submitted("t", seq=3, run=1)
-    row = "SELECT id, title, payload, node_payloads, priority, mode, goal, attempts_max, fail_fast, key FROM tasks"
+    row = (
+        "SELECT id, title, payload, node_payloads, priority, mode, goal, tries_max, fail_fast, key FROM tasks"
+    )
     assert world.stored(f"{row} WHERE seq = 3") == [
         ("t", "title", '{"p":1}', '[{"own":1},null]', 5, "manual", "goal", 4, 1, "k")
     ]
@@ -98,7 +100,7 @@ CHANGES: dict[str, Any] = {
     "priority": 6,
     "mode": "auto",
     "goal": None,
-    "attempts_max": None,
+    "tries_max": None,
     "fail_fast": False,
     "depends_on": ["up"],
 }

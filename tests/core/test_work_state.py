@@ -186,7 +186,7 @@ def test_every_combination_of_nodes_gives_an_active_run_a_reason() -> None:
 
 def test_a_failed_task_says_which_node_after_how_many_tries_and_with_what_error() -> None:
     world = World()
-    world.ask(Submit("task", id="t", handler="work", attempts_max=2))
+    world.ask(Submit("task", id="t", handler="work", tries_max=2))
     world.fail("t", error="E: one")
     world.wait(2)
     world.fail("t", error="E: two")

@@ -57,7 +57,7 @@ GRAPHS: Sequence[tuple[Node | Gate, ...]] = (
     (),
     (Node("one", "x", payload=1),),
     (Node("one", "x", estimate=3), Node("two", "y", after=["one"], estimate=4)),
-    (Node("one", "y", attempts_max=1), Node("two", "x", attempts_max=1)),
+    (Node("one", "y", tries_max=1), Node("two", "x", tries_max=1)),
     (
         Node("l", "x", retry=Backoff(base_s=1, max_s=4)),
         Node("r", "y"),
@@ -68,7 +68,7 @@ GRAPHS: Sequence[tuple[Node | Gate, ...]] = (
         Gate("gate", after=["one"]),
         Gate("other"),
         Node("two", "y", after=["one"], estimate=5),
-        Node("end", "x", after=["gate", "two"], attempts_max=1),
+        Node("end", "x", after=["gate", "two"], tries_max=1),
     ),
 )
 PLACES = ("one", "two", "gate", "other", "l", "r", "end")
@@ -209,7 +209,7 @@ class Walk:
             mode=self.pick(["auto", "auto", "auto", "auto", "manual", "step"]),
             goal="goal" if self.maybe(3) else None,
             key=key,
-            attempts_max=self.pick([None, None, 1, 2]),
+            tries_max=self.pick([None, None, 1, 2]),
             send_backs_max=self.pick([None, None, 1, 2]),
             fail_fast=self.maybe(3),
             not_before=self.soon(),
@@ -251,7 +251,7 @@ class Walk:
     def edit(self) -> Edit:
         fields: dict[str, Callable[[], Any]] = {
             "priority": lambda: self.rng.randrange(1, 4),
-            "attempts_max": lambda: self.pick([None, 1, 2]),
+            "tries_max": lambda: self.pick([None, 1, 2]),
             "depends_on": lambda: self.some([*NAMES, "new"], 2),
             "send_backs_max": lambda: self.pick([None, 0, 3]),
             "mode": lambda: self.pick(["auto", "manual", "step"]),

@@ -47,24 +47,24 @@ from tests.runtime.support import (
 # --- tries ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attempts_max", [1, 2, 3, 7])
-async def test_a_node_that_always_fails_is_tried_exactly_attempts_max_times(
-    db_path: Path, autojump_clock: MockClock, attempts_max: int
+@pytest.mark.parametrize("tries_max", [1, 2, 3, 7])
+async def test_a_node_that_always_fails_is_tried_exactly_tries_max_times(
+    db_path: Path, autojump_clock: MockClock, tries_max: int
 ) -> None:
     work = Scripted([ValueError("no luck")])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=attempts_max))
+        await company.ask(a_task("work", id="a", tries_max=tries_max))
         assert await settled(company, "a") == "failed"
         (node,) = (await company.status("a")).nodes
-        assert (node.tries, node.attempts, node.error) == (attempts_max, attempts_max, "ValueError: no luck")
-    assert work.calls == attempts_max
-    assert [ctx.attempt for ctx in work.contexts] == list(range(1, attempts_max + 1))
+        assert (node.tries, node.attempts, node.error) == (tries_max, tries_max, "ValueError: no luck")
+    assert work.calls == tries_max
+    assert [ctx.attempt for ctx in work.contexts] == list(range(1, tries_max + 1))
 
 
 async def test_zero_attempts_are_refused_where_the_message_is_built() -> None:
-    for build in (lambda: a_task(attempts_max=0), lambda: a_node(attempts_max=0)):
-        with pytest.raises(InvalidMessage, match="attempts_max must be from 1 to 1000, not 0"):
+    for build in (lambda: a_task(tries_max=0), lambda: a_node(tries_max=0)):
+        with pytest.raises(InvalidMessage, match="tries_max must be from 1 to 1000, not 0"):
             build()
 
 
@@ -74,8 +74,8 @@ async def test_the_node_s_own_number_of_tries_comes_before_the_task_s_and_three_
     work = Scripted([ValueError("no luck")])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        nodes = [a_node("own", "work", attempts_max=2), a_node("task's", "work")]
-        await company.ask(a_task(nodes=nodes, id="a", attempts_max=4))
+        nodes = [a_node("own", "work", tries_max=2), a_node("task's", "work")]
+        await company.ask(a_task(nodes=nodes, id="a", tries_max=4))
         await company.ask(a_task("work", id="b"))
         await idle(runtime)
         tries = {node.name: node.tries for node in (await company.status("a")).nodes}
@@ -96,13 +96,13 @@ async def test_lowering_the_cap_while_an_attempt_runs_makes_it_the_last_one_and_
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=5))
+        await company.ask(a_task("work", id="a", tries_max=5))
         await first.has_started()
-        await company.ask(Edit("a", attempts_max=1))
+        await company.ask(Edit("a", tries_max=1))
         first.open.set()
         assert await settled(company, "a") == "failed"
         assert len(await company.attempts("a")) == 2
-        await company.ask(Edit("a", attempts_max=9))
+        await company.ask(Edit("a", tries_max=9))
         await idle(runtime)
         assert len(await company.attempts("a")) == 2, "only a person's Retry starts it again"
         await company.ask(Retry("a"))
@@ -121,7 +121,7 @@ async def test_a_retry_waits_longer_each_time_and_the_jitter_is_the_attempt_s_ow
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        node = a_node("n", "work", attempts_max=4, retry=Backoff(base_s=2, factor=3, max_s=10))
+        node = a_node("n", "work", tries_max=4, retry=Backoff(base_s=2, factor=3, max_s=10))
         await company.ask(a_task(nodes=[node], id="a"))
         await company.when_settled("a")
     waits = [later - earlier for earlier, later in itertools.pairwise(began)]
@@ -180,7 +180,7 @@ async def test_retry_of_a_node_that_backs_off_makes_it_due_now_and_keeps_its_tri
     work = Scripted([ValueError("1"), ValueError("2"), ValueError("3"), "never"])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        node = a_node("n", "work", attempts_max=3, retry=Backoff(base_s=30))
+        node = a_node("n", "work", tries_max=3, retry=Backoff(base_s=30))
         await company.ask(a_task(nodes=[node], id="a"))
         await company.when_idle()
         began = trio.current_time()
@@ -235,7 +235,7 @@ async def test_giving_up_fails_the_node_at_once_whatever_tries_are_left(
     work = Scripted([GiveUp("the account is closed")])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=50))
+        await company.ask(a_task("work", id="a", tries_max=50))
         outcome = await company.when_settled("a")
         assert (outcome.status.value, outcome.reason) == ("failed", "GiveUp: the account is closed")
         assert (await company.status("a")).nodes[0].tries == 1
@@ -272,7 +272,7 @@ async def test_retry_after_postpones_and_counts_no_try(db_path: Path, autojump_c
 
     async with a_host(db_path, {"work": timed}) as runtime:
         company = runtime.company("k")
-        node = a_node("n", "work", attempts_max=2, retry=Backoff(base_s=5, max_s=5))
+        node = a_node("n", "work", tries_max=2, retry=Backoff(base_s=5, max_s=5))
         await company.ask(a_task(nodes=[node], id="a"))
         assert await settled(company, "a") == "completed"
         views = await company.attempts("a")
@@ -307,7 +307,7 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_tried_again(
     work = Gated()
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task(nodes=[a_node("n", "work", timeout_s=5, attempts_max=2)], id="a"))
+        await company.ask(a_task(nodes=[a_node("n", "work", timeout_s=5, tries_max=2)], id="a"))
         outcome = await company.when_settled("a")
         assert (outcome.status.value, outcome.reason) == ("failed", "TimeOut: took longer than 5 s")
         views = await company.attempts("a")
@@ -386,7 +386,7 @@ async def test_an_error_out_of_a_cancelled_handler_is_a_way_of_ending_and_no_fai
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task(nodes=[a_node("n", "work", timeout_s=5, attempts_max=1)], id="a"))
+        await company.ask(a_task(nodes=[a_node("n", "work", timeout_s=5, tries_max=1)], id="a"))
         await company.when_settled("a")
         (view,) = await company.attempts("a")
         assert (view.end, view.error) == (AttemptEnd.TIMED_OUT, "ValueError: the connection was lost")
@@ -476,7 +476,7 @@ async def test_an_illegal_phase_move_ends_only_its_attempt_and_the_third_in_a_ro
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.ask(a_task(id="b"))
         assert await settled(company, "a") == "failed"
         assert await settled(company, "b") == "completed"

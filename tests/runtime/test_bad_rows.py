@@ -40,7 +40,7 @@ BAD_SHAPES = {
     "a node after one that is not there": """'[{"name":"n","handler":"ok","after":[-1]}]'""",
     "a time that is none": """'[{"name":"n","handler":"ok","timeout_s":"soon"}]'""",
     "a time below zero": """'[{"name":"n","handler":"ok","timeout_s":-1}]'""",
-    "a number of tries that is none": """'[{"name":"n","handler":"ok","attempts_max":"two"}]'""",
+    "a number of tries that is none": """'[{"name":"n","handler":"ok","tries_max":"two"}]'""",
 }
 
 

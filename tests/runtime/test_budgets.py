@@ -150,8 +150,8 @@ async def test_a_failure_a_time_out_and_a_stop_are_booked_like_a_success(
     async with a_host(db_path, {"fails": fails, "forever": forever}) as runtime:
         company = runtime.company("acme")
         await company.ask(SetLimits(runs_max=3))
-        await company.ask(a_task("fails", id="a", attempts_max=2))
-        await company.ask(a_task(nodes=[Node("n", "forever", timeout_s=5, attempts_max=1)], id="b"))
+        await company.ask(a_task("fails", id="a", tries_max=2))
+        await company.ask(a_task(nodes=[Node("n", "forever", timeout_s=5, tries_max=1)], id="b"))
         await company.ask(a_task("forever", id="c"))
         await trio.sleep(1)
         await company.ask(Stop("c"))
@@ -298,7 +298,7 @@ async def test_beside_each_other_attempts_exceed_the_limit_by_no_more_than_their
         await company.ask(SetLimits(runs_max=12))
         await company.ask(SetBudget(limit))
         for task, estimate in estimates.items():
-            nodes = [Node("n", "work", estimate=estimate, attempts_max=2)]
+            nodes = [Node("n", "work", estimate=estimate, tries_max=2)]
             await company.ask(a_task(nodes=nodes, id=task))
         for _ in range(120):
             await trio.sleep(0.5)

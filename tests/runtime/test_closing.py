@@ -275,7 +275,7 @@ async def test_what_is_interrupted_costs_no_try_and_no_backoff_and_runs_again_by
             raise ValueError("the first one failed")
         return await work(ctx)
 
-    node, clock = Node("n", "work", attempts_max=2, retry=Backoff(base_s=1)), VirtualClock()
+    node, clock = Node("n", "work", tries_max=2, retry=Backoff(base_s=1)), VirtualClock()
     async with a_host(db_path, {"work": second_time}, clock=clock, drain_s=0) as runtime:
         await runtime.company("k").ask(a_task(nodes=[node], id="a"))
         await work.has_started()
@@ -322,7 +322,7 @@ async def test_a_failure_inside_the_grace_is_an_interruption(
             raise ValueError("torn off")
 
     async with a_host(db_path, {"work": work}) as runtime:
-        await runtime.company("k").ask(a_task("work", id="a", attempts_max=1))
+        await runtime.company("k").ask(a_task("work", id="a", tries_max=1))
         await trio.testing.wait_all_tasks_blocked()
         report = await runtime.aclose(now=True)
         assert report.interrupted == ("k/a/1/work/1",)

@@ -108,7 +108,7 @@ async def test_another_run_and_another_payload_have_another_key(
     work = Scripted([ValueError("1"), "a", "b"])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.when_settled("a")
         await company.ask(Edit("a", payload="other"))
         await company.ask(Retry("a"))
@@ -321,7 +321,7 @@ async def test_a_refusal_is_an_error_in_the_handler_that_made_the_mistake(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        node = Node("n", "work", attempts_max=1, retry=Backoff(base_s=0))
+        node = Node("n", "work", tries_max=1, retry=Backoff(base_s=0))
         await company.ask(a_task(nodes=[node], id="a"))
         outcome = await company.when_settled("a")
         assert outcome.reason == f"TaskUnknown: {TaskUnknown('k', 'nobody')}"

@@ -33,7 +33,7 @@ async def why_it_failed(company: Company, task: str) -> str:
 async def test_waiting_for_one_s_own_task_would_never_end(db_path: Path, autojump_clock: MockClock) -> None:
     async with a_host(db_path, {"work": waits_for("a")}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         assert await why_it_failed(company, "a") == (
             "WouldDeadlock: waiting for task 'a' here would never end: it is the task of the handler that waits"
         )
@@ -45,7 +45,7 @@ async def test_waiting_for_a_task_that_needs_one_s_own_run_slot_would_never_end(
     async with a_host(db_path, {"work": waits_for("b")}) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="b", mode="manual"))
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         assert "it needs a run slot, and the run of 'a' that waits for it holds one" in await why_it_failed(
             company, "a"
         )
@@ -63,7 +63,7 @@ async def test_waiting_for_a_task_that_depends_on_one_s_own_would_never_end(
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=5))
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.ask(a_task("ok", id="b", depends_on=["a"]))
         await company.ask(a_task("ok", id="c", depends_on=["b"]))
         gate.open.set()
@@ -81,7 +81,7 @@ async def test_of_two_handlers_that_wait_for_each_other_one_is_told(
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=2))
         for task in ("a", "b"):
-            await company.ask(a_task("work", id=task, attempts_max=1))
+            await company.ask(a_task("work", id=task, tries_max=1))
         with trio.fail_after(1):
             ends = sorted([await settled(company, "a"), await settled(company, "b")])
         assert ends == ["completed", "failed"]
@@ -99,7 +99,7 @@ async def test_handlers_of_two_companies_that_wait_for_each_other_are_told_as_we
     async with a_host(db_path, {"work": work}) as runtime:
         companies.update({name: runtime.company(name) for name in ("a", "b")})
         for company in companies.values():
-            await company.ask(a_task("work", id="t", attempts_max=1))
+            await company.ask(a_task("work", id="t", tries_max=1))
         with trio.fail_after(1):
             ends = sorted([await settled(company, "t") for company in companies.values()])
         assert ends == ["completed", "failed"]
@@ -117,7 +117,7 @@ async def test_waiting_for_a_task_that_will_get_the_slot_of_a_third_is_only_pati
     async with a_host(db_path, {"work": work, "third": third}) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=2))
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.ask(a_task("third", id="c"))
         await company.ask(a_task("ok", id="b"))
         before.open.set()
@@ -175,7 +175,7 @@ async def test_waiting_until_one_s_own_company_is_idle_would_never_end(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         assert "the handler that waits is itself in flight" in await why_it_failed(company, "a")
 
 
@@ -191,7 +191,7 @@ async def test_a_handler_that_closes_the_runtime_would_wait_for_itself(
 
     async with a_host(db_path, {"work": work}) as runtime:
         hosts.append(runtime)
-        await runtime.company("k").ask(a_task("work", id="a", attempts_max=1))
+        await runtime.company("k").ask(a_task("work", id="a", tries_max=1))
         assert f"{what} waits for the handler that calls it" in await why_it_failed(runtime.company("k"), "a")
         assert not runtime.closing
 

@@ -56,7 +56,7 @@ async def something_of_everything(runtime: Runtime, name: str) -> None:
     await company.ask(DefineGraph("g", [Node("n", "ok")]))
     await company.ask(a_task(graph="g", id="a"))
     await company.ask(a_task("ok", id="b", depends_on=["a"]))
-    await company.ask(a_task("fails", id="c", attempts_max=1))
+    await company.ask(a_task("fails", id="c", tries_max=1))
     await idle(runtime)
     await company.ask(a_task("ok", id="held", mode="manual", key="a key"))
     await company.ask(SetSchedule("s", every=3_600, task=Submit("x", handler="ok")))
@@ -425,7 +425,7 @@ async def test_it_can_be_done_by_a_handler_of_another_company_and_not_by_its_own
         await boss.ask(a_task("delete", id="other", payload="k"))
         outcome = await boss.when_settled("other")
         assert outcome.result == {"delete": 1}
-        await boss.ask(a_task("delete", id="own", payload="boss", attempts_max=1))
+        await boss.ask(a_task("delete", id="own", payload="boss", tries_max=1))
         failed = await boss.when_settled("own")
         assert failed.reason is not None
         assert failed.reason.startswith(

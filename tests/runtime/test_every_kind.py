@@ -174,12 +174,12 @@ async def failed(path: Path, _patch: pytest.MonkeyPatch) -> None:
     async with a_host(path, handlers) as runtime:
         company = runtime.company("k")
         await company.ask(SetLimits(runs_max=9))
-        await company.ask(a_task(nodes=[Node("n", "forever", timeout_s=5, attempts_max=1)], id="late"))
-        await company.ask(a_task(nodes=[Node("n", "forever", stall_s=5, attempts_max=1)], id="quiet"))
+        await company.ask(a_task(nodes=[Node("n", "forever", timeout_s=5, tries_max=1)], id="late"))
+        await company.ask(a_task(nodes=[Node("n", "forever", stall_s=5, tries_max=1)], id="quiet"))
         await company.ask(a_task("illegal", id="illegal"))
         await company.ask(a_task("gives_up", id="a"))
         await company.ask(a_task("ok", id="b", depends_on=["a"]))
-        nodes = [Node("fails", "fails", attempts_max=1), Node("gate", "gate")]
+        nodes = [Node("fails", "fails", tries_max=1), Node("gate", "gate")]
         await company.ask(a_task(nodes=nodes, id="half"))
         await company.ask(a_task(nodes=[Node("n", "fails", retry=Backoff(base_s=900))], id="rests"))
         await gate.has_started()

@@ -110,7 +110,7 @@ async def test_an_error_is_recorded_and_goes_the_ordinary_way(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=2))
+        await company.ask(a_task("work", id="a", tries_max=2))
         assert await settled(company, "a") == "failed"
         assert [(view.end, view.error) for view in await company.attempts("a")] == [
             (AttemptEnd.FAILED, text)
@@ -128,7 +128,7 @@ async def test_an_error_of_ten_megabytes_keeps_its_beginning_and_its_end(
         raise ValueError("begin" + "x" * 10_000_000 + "end")
 
     async with a_host(db_path, {"work": work}) as runtime:
-        await runtime.company("k").ask(a_task("work", id="a", attempts_max=1))
+        await runtime.company("k").ask(a_task("work", id="a", tries_max=1))
         assert await settled(runtime.company("k"), "a") == "failed"
         error = await first_error(runtime.company("k"), "a")
     assert error is not None
@@ -147,7 +147,7 @@ def test_the_text_of_an_error_is_the_same_in_the_row_the_event_and_the_node(tmp_
     async def main() -> None:
         async with a_host(path, {"work": work}) as runtime:
             company = runtime.company("k")
-            await company.ask(a_task("work", id="a", attempts_max=1))
+            await company.ask(a_task("work", id="a", tries_max=1))
             await company.when_settled("a")
             assert (await company.status("a")).nodes[0].error == r"ValueError: a\x00b"
 
@@ -222,7 +222,7 @@ async def test_a_result_that_is_not_json_is_a_failure_that_says_so(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=2))
+        await company.ask(a_task("work", id="a", tries_max=2))
         assert await settled(company, "a") == "failed"
         error = await first_error(company, "a")
         assert error is not None
@@ -284,7 +284,7 @@ async def test_a_handler_that_leaves_a_scope_open_fails_alone(
 ) -> None:
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         assert await settled(company, "a") == "failed"
         error = await first_error(company, "a")
         assert error is not None
@@ -309,7 +309,7 @@ async def test_a_cancellation_that_is_none_of_ours_is_a_failure_like_any_other(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         assert await settled(company, "a") == "failed"
         await others_go_on(runtime)
 
@@ -347,7 +347,7 @@ async def test_many_handlers_that_fail_at_once_are_all_recorded(
         sys.exit(int(ctx.node))
 
     async with a_host(db_path, {"work": work}, executions_max=50) as runtime:
-        nodes = [Node(str(number), "work", attempts_max=1) for number in range(50)]
+        nodes = [Node(str(number), "work", tries_max=1) for number in range(50)]
         await runtime.company("k").ask(a_task(nodes=nodes, id="a"))
         await gate.has_started(50)
         gate.open.set()

@@ -88,8 +88,8 @@ async def a_company_in_every_state(path: Path) -> AsyncIterator[tuple[Runtime, l
         await company.ask(DefineGraph("g", [Node("n", "ok"), Node("m", "ok", after=["n"])]))
         for task in (
             a_task("ok", id="completed", payload={"x": 1}),
-            a_task("fails", id="failed", attempts_max=1),
-            a_task(nodes=[Node("good", "half"), Node("bad", "half", attempts_max=1)], id="half failed"),
+            a_task("fails", id="failed", tries_max=1),
+            a_task(nodes=[Node("good", "half"), Node("bad", "half", tries_max=1)], id="half failed"),
             a_task("ok", id="rerun"),
             a_task("ok", id="put away"),
         ):

@@ -54,7 +54,7 @@ async def test_what_a_failure_blocked_runs_when_the_upstream_is_rerun_with_succe
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.ask(a_task("ok", id="b", depends_on=["a"]))
         await company.ask(a_task("ok", id="c", depends_on=["b"]))
         gate.open.set()
@@ -86,7 +86,7 @@ async def test_what_a_failure_blocked_runs_when_the_upstream_is_retried_with_suc
     work = Scripted([ValueError("no luck"), "done"])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await company.ask(a_task("ok", id="b", depends_on=["a"]))
         await company.when_settled("a")
         await company.ask(Retry("a"))
@@ -116,8 +116,8 @@ async def test_a_task_with_another_dead_upstream_stays_blocked_and_names_it(
     work = Scripted([ValueError("no luck"), "done"])
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
-        await company.ask(a_task("fails", id="d", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
+        await company.ask(a_task("fails", id="d", tries_max=1))
         await company.ask(a_task("ok", id="b", depends_on=["a", "d"]))
         await company.when_settled("d")
         assert (await company.status("b")).reasons[0].tasks == ("a", "d")
@@ -134,7 +134,7 @@ async def test_every_way_in_which_an_upstream_can_be_out_of_the_way_is_told_apar
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a1"))
-        await company.ask(a_task("fails", id="a2", attempts_max=1))
+        await company.ask(a_task("fails", id="a2", tries_max=1))
         await company.ask(a_task("ok", id="a3", mode="manual"))
         await company.ask(a_task("ok", id="a4", mode="manual"))
         await company.ask(a_task("ok", id="a5"))
@@ -168,7 +168,7 @@ async def test_letting_go_of_the_dead_upstreams_frees_the_task(
     async with a_host(db_path) as runtime:
         company = runtime.company("k")
         await company.ask(a_task("ok", id="good"))
-        await company.ask(a_task("fails", id="bad", attempts_max=1))
+        await company.ask(a_task("fails", id="bad", tries_max=1))
         await company.ask(a_task("ok", id="b", depends_on=["good", "bad"]))
         await company.when_settled("bad")
         await company.ask(Edit("b", depends_on=["good"]))

@@ -150,7 +150,7 @@ async def test_what_is_not_completed_stays_until_it_is_archived(
 ) -> None:
     async with a_host(db_path, retention=Retention(tasks_s=60, archived_s=3600)) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("fails", id="failed", attempts_max=1))
+        await company.ask(a_task("fails", id="failed", tries_max=1))
         await company.ask(a_task("ok", id="held", mode="manual"))
         await company.ask(a_task("ok", id="done"))
         await idle(runtime)
@@ -264,7 +264,7 @@ async def test_an_upstream_stays_for_whom_it_is_a_condition_or_an_input(
         company = runtime.company("k")
         await company.ask(a_task("ok", id="a"))
         await company.ask(a_task("ok", id="held", depends_on=["a"], mode="manual"))
-        await company.ask(a_task("work", id="failed", depends_on=["a"], attempts_max=1))
+        await company.ask(a_task("work", id="failed", depends_on=["a"], tries_max=1))
         await settled(company, "failed")
         await trio.sleep(LONG_S)
         assert await tasks_of(runtime) == ["a", "held", "failed"]
@@ -521,7 +521,7 @@ async def test_attempts_of_settled_runs_go_and_results_and_numbers_stay(
         company = runtime.company("k")
         await company.ask(a_task("work", id="a"))
         await settled(company, "a")
-        await company.ask(a_task("work", id="b", attempts_max=1))
+        await company.ask(a_task("work", id="b", tries_max=1))
         assert await settled(company, "b") == "failed"
         assert len(await company.attempts("a")) == 3
         await trio.sleep(3600 + LATE_S)
@@ -577,7 +577,7 @@ async def test_what_an_attempt_was_left_behind_of_stays_until_it_has_returned(
     retention = Retention(tasks_s=60, attempts_s=60)
     async with a_host(db_path, {"deaf": deaf}, stop_grace_s=1, retention=retention) as runtime:
         company = runtime.company("k")
-        nodes = [Node("n", "deaf", timeout_s=5, attempts_max=2)]
+        nodes = [Node("n", "deaf", timeout_s=5, tries_max=2)]
         await company.ask(a_task(nodes=nodes, id="a"))
         await deaf.has_started(2)
         await settled(company, "a")

@@ -38,7 +38,7 @@ async def main():
             log.exception("by.hand")
 
 trio.run(main)
-""".replace("ATTEMPTS", "attempts_max")
+""".replace("ATTEMPTS", "tries_max")
 
 
 def run(db: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -342,7 +342,7 @@ async def test_fail_fast_stops_the_others_with_their_grace_and_the_run_fails(
         nodes = [
             Node("hears", "work"),
             Node("deaf", "stubborn"),
-            Node("bad", "fails", attempts_max=1),
+            Node("bad", "fails", tries_max=1),
             Node("later", "ok", after=["hears"]),
         ]
         await company.ask(a_task(nodes=nodes, id="a", fail_fast=True))

@@ -164,7 +164,7 @@ async def test_what_becomes_blocked_has_one_event_per_cause_and_commit_with_the_
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         await gate.has_started()
         await company.ask(SubmitMany([a_task("ok", id=f"u{n:03}", depends_on=["a"]) for n in range(150)]))
         gate.open.set()

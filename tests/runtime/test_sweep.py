@@ -62,7 +62,7 @@ async def test_with_hooks_off_what_was_blocked_still_runs_after_its_upstream_was
         await company.ask(
             SubmitMany(
                 [
-                    a_task("work", id="a", attempts_max=1),
+                    a_task("work", id="a", tries_max=1),
                     a_task("ok", id="b", depends_on=["a"]),
                     a_task("ok", id="c", depends_on=["b"]),
                 ]

@@ -101,7 +101,7 @@ async def test_what_a_thread_raises_is_what_a_handler_raises(
 
     async with a_host(db_path, {"work": work}) as runtime:
         company = runtime.company("k")
-        await company.ask(a_task("work", id="a", attempts_max=1))
+        await company.ask(a_task("work", id="a", tries_max=1))
         with trio.fail_after(PATIENCE_S):
             while not (views := await company.attempts("a")) or views[0].end is None:
                 await runtime.hub.news.wait()
