@@ -56,7 +56,7 @@ async def test_a_cursor_below_the_floor_is_refused_and_told_where_the_floor_is(
         for after in (0, 1, 6):
             error = await refused(runtime, after=after)
             assert (error.after, error.floor, error.company) == (after, 7, None)
-            assert "read on with after=7" in str(error)
+            assert "continue with after=7" in str(error)
             assert "Retention(events_s=…)" in str(error)
         first, second = await read(runtime, 2, after=7)
         assert [first.kind, second.kind] == ["log.pruned", "task.submitted"]
