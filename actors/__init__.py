@@ -36,6 +36,7 @@ from actors.errors import (
     RuntimeClosed,
     ScheduleRefused,
     SchemaTooNew,
+    StoreLost,
     StoreUnavailable,
     TaskUnknown,
     TurnkeeperError,
@@ -110,7 +111,7 @@ from actors.states import (
     TaskStatus,
     WorkState,
 )
-from storage.ownership import Owner
+from storage.locks import Owner
 from storage.records import AttemptEnd, Misfire, Mode, NodeStatus, Overlap, RunStatus
 
 __all__ = [
@@ -204,6 +205,7 @@ __all__ = [
     "Statistics",
     "Stop",
     "StopGoal",
+    "StoreLost",
     "StoreUnavailable",
     "Submit",
     "SubmitMany",

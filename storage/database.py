@@ -6,6 +6,7 @@ the Trio thread, so that a virtual clock never jumps over a call that is under w
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -15,10 +16,11 @@ from typing import Literal, TypeVar
 import attrs
 import trio
 
-from storage.errors import StoreUnavailable
+from storage.errors import StoreLost, StoreUnavailable
+from storage.guard import Guard
 from storage.inline import InlineConnection
 from storage.nursery import bare_nursery
-from storage.opening import Durability, open_reader, open_writer
+from storage.opening import Durability, guard_writer, open_reader, open_writer
 from storage.ownership import acquire
 from storage.store import Connection, read
 from storage.writer import Writer
@@ -30,6 +32,9 @@ CLOSE_GRACE_S = 5.0
 unknown".
 """
 
+LOOK_EVERY_S = 1.0
+"""How often the files are looked at while nothing is written."""
+
 
 @attrs.define
 class Hooks:
@@ -37,6 +42,7 @@ class Hooks:
 
     on_outage: Callable[[StoreUnavailable], object] = lambda _: None
     on_recovery: Callable[[float], object] = lambda _: None
+    on_loss: Callable[[StoreLost], object] = lambda _: None
 
 
 @attrs.frozen
@@ -81,28 +87,44 @@ async def open_database(
     `DatabaseInUse`, `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving waits for the units that
     were handed in, and closes everything.
     """
-    with acquire(path):
+    with acquire(path) as ownership, guard_writer(ownership) as guard:
+        name = ownership.path
         if how == "inline":
-            writing = InlineConnection(open_writer(path, durability=durability))
+            writing = InlineConnection(_open_guarded(name, durability, guard))
             try:
-                reading = InlineConnection(open_reader(path))
-            except BaseException:
-                await writing.aclose()
-                raise
-            try:
-                async with _serve(str(path), wrap(writing), reading, hooks, close_grace_s, how) as database:
-                    yield database
+                reading = InlineConnection(open_reader(name))
+                try:
+                    async with _serve(
+                        name, wrap(writing), reading, hooks, close_grace_s, guard, how
+                    ) as opened:
+                        yield opened
+                finally:
+                    await reading.aclose()
             finally:
-                await reading.aclose()
+                guard.let_go()
                 await writing.aclose()
             return
         from storage.bridge import open_bridge
 
         async with open_bridge() as bridge:
-            thread = await bridge.connect(lambda: open_writer(path, durability=durability))
-            other = await bridge.connect(lambda: open_reader(path))
-            async with _serve(str(path), wrap(thread), other, hooks, close_grace_s, how) as database:
-                yield database
+            try:
+                thread = await bridge.connect(lambda: _open_guarded(name, durability, guard))
+                other = await bridge.connect(lambda: open_reader(name))
+                async with _serve(name, wrap(thread), other, hooks, close_grace_s, guard, how) as opened:
+                    yield opened
+            finally:
+                guard.let_go()
+
+
+def _open_guarded(name: str, durability: Durability, guard: Guard) -> sqlite3.Connection:
+    raw = open_writer(name, durability=durability)
+    try:
+        raw.execute("SELECT 1 FROM sqlite_schema").fetchall()  # now there is a write-ahead log
+        guard.keep()
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 @asynccontextmanager
@@ -112,14 +134,18 @@ async def _serve(
     reading: Connection,
     hooks: Hooks | None,
     close_grace_s: float,
+    guard: Guard,
     how: Literal["thread", "inline"],
 ) -> AsyncIterator[Database]:
     """The writer's loop around the block, ended after everything handed in is answered."""
     hooks = hooks or Hooks()
     writer = Writer(
         writing,
+        look=guard.look,
+        look_every_s=LOOK_EVERY_S if how == "thread" else math.inf,
         on_outage=lambda error: hooks.on_outage(error),
         on_recovery=lambda outage_s: hooks.on_recovery(outage_s),
+        on_loss=lambda error: hooks.on_loss(error),
     )
     async with bare_nursery() as nursery:
         nursery.start_soon(_run_shielded, writer)

@@ -13,6 +13,7 @@ of it did to the database is gone, what it did to anything else is not.
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import time
 from collections import deque
@@ -24,7 +25,15 @@ import structlog
 import trio
 from outcome import Error, Outcome, Value
 
-from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, classify, refused, unavailable
+from storage.errors import (
+    OutcomeUnknown,
+    StoreClosed,
+    StoreLost,
+    StoreUnavailable,
+    classify,
+    refused,
+    unavailable,
+)
 from storage.ownership import ForkGuard
 from storage.store import Connection, transaction
 from storage.units import UnitOfWork, write_together
@@ -73,8 +82,9 @@ class Pending(Generic[T]):
         """Return what the unit returned, after it was committed. May be called by several, and again.
 
         Raises `UnitRefused` if the database refused it, `OutcomeUnknown` if the writer was closed
-        meanwhile, and any other exception that the unit itself raised (`StaleEpoch` among them); none of
-        these changed anything, save that `OutcomeUnknown` cannot say.
+        meanwhile, `StoreLost` if its files are gone, and any other exception that the unit itself raised
+        (`StaleEpoch` among them); none of these changed anything, save that `OutcomeUnknown` and `StoreLost`
+        cannot say.
 
         Cancellation: stops the waiting; the unit stands.
         """
@@ -93,18 +103,27 @@ class Writer:
     """The only writer of a database. `run` is its loop, in a child of the owner's nursery.
 
     `on_outage(error)` is called once when the store stops taking writes, `on_recovery(outage_s)` once when
-    it takes them again, in Trio's seconds. Both are synchronous, and an exception in them is logged and
-    goes no further.
+    it takes them again, in Trio's seconds; `on_loss(error)` once when its files are gone. They are synchronous, and an
+    exception in them is logged and goes no further.
+
+    `look`, called on the connection's thread after each transaction and every `look_every_s` seconds without one, says
+    whether the files are gone. If so nothing is acknowledged any more: everything is answered with what it returned.
     """
 
     def __init__(
         self,
         connection: Connection,
         *,
+        look: Callable[[], StoreLost | None] = lambda: None,
+        look_every_s: float = math.inf,
         on_outage: Callable[[StoreUnavailable], object] = lambda _: None,
         on_recovery: Callable[[float], object] = lambda _: None,
+        on_loss: Callable[[StoreLost], object] = lambda _: None,
     ) -> None:
         self._connection = connection
+        self._look = look
+        self._look_every_s = look_every_s
+        self._on_loss = on_loss
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._guard = ForkGuard()
@@ -117,6 +136,7 @@ class Writer:
         self._grace_s = 0.0
         self._patience_ends_s: float | None = None
         self._cause: StoreUnavailable | None = None
+        self._lost: StoreLost | None = None
         self._outage_since_s = 0.0
         self._statistics = WriterStatistics()
 
@@ -131,6 +151,11 @@ class Writer:
         return self._cause
 
     @property
+    def lost(self) -> StoreLost | None:
+        """What became of the files, if they are gone: there is no way back."""
+        return self._lost
+
+    @property
     def statistics(self) -> WriterStatistics:
         """A snapshot."""
         return self._statistics
@@ -142,11 +167,14 @@ class Writer:
         module), and must not begin or end a transaction. Its callers bound the queue: an actor hands in one
         turn at a time.
 
-        Raises `StoreClosed` once closing has begun, `ForkedProcess` in a forked child.
+        Raises `StoreClosed` once closing has begun, `StoreLost` once the files are gone, `ForkedProcess` in a forked
+        child.
         """
         self._guard.check()
         if self._close_asked.is_set() or self._ended.is_set():
             raise StoreClosed
+        if self._lost is not None:
+            raise self._lost
         pending = Pending(unit)
         self._queue.append(pending)
         self._wake.set()
@@ -210,7 +238,15 @@ class Writer:
                 return
             else:
                 self._wake = trio.Event()
-                await self._wake.wait()
+                with trio.move_on_after(self._look_every_s) as waiting:
+                    await self._wake.wait()
+                if waiting.cancelled_caught and self._lost is None:
+                    await self._look_now()
+
+    async def _look_now(self) -> None:
+        lost = await self._connection.run(lambda _: self._look())
+        if lost is not None:
+            self._lose(lost)
 
     def _take(self) -> list[Pending[Any]]:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_UNITS_MAX))]
@@ -219,8 +255,15 @@ class Writer:
 
     async def _settle(self, batch: list[Pending[Any]]) -> None:
         """Bring a batch to its answers, however long the store is away."""
-        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])
-        self._recovered()
+        outcomes: list[Outcome[Any]]
+        try:
+            if self._lost is not None:
+                raise self._lost
+            outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])
+            self._recovered()
+        except StoreLost as lost:
+            self._lose(lost)
+            outcomes = [Error(lost) for _ in batch]
         self._batch = ()
         for pending, outcome in zip(batch, outcomes, strict=True):
             pending._answer(outcome)
@@ -246,7 +289,7 @@ class Writer:
 
     async def _hop(self, units: list[Unit[Any]]) -> list[Outcome[Any]]:
         started_s = time.perf_counter()
-        outcomes = await self._connection.run(lambda raw: _commit_together(raw, units))
+        outcomes = await self._connection.run(lambda raw: self._commit_here(raw, units))
         commit_s = time.perf_counter() - started_s
         past = self._statistics
         self._statistics = WriterStatistics(
@@ -258,6 +301,20 @@ class Writer:
             total_commit_s=past.total_commit_s + commit_s,
         )
         return outcomes
+
+    def _commit_here(self, raw: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[Outcome[Any]]:
+        """On the connection's thread: what became of the files is known before anybody is answered."""
+        try:
+            return _commit_together(raw, units)
+        finally:
+            lost = self._look()
+            if lost is not None:
+                raise lost
+
+    def _lose(self, lost: StoreLost) -> None:
+        if self._lost is None:
+            self._cause = self._lost = lost
+            self._tell(self._on_loss, lost)
 
     def _unavailable(self, exc: sqlite3.Error) -> None:
         began = self._cause is None

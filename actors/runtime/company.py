@@ -33,7 +33,7 @@ from actors.errors import ActorCrashed, CompanyDeleted, CompanyUnknown, Refused,
 from actors.messages import Message
 from storage.codec import clean_text
 from storage.database import Database
-from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
+from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, StoreLost, UnitRefused
 from storage.loading import (
     LoadedCompany,
     LoadedTask,
@@ -426,6 +426,10 @@ class CompanyActor:
         except StaleEpoch as error:
             for envelope in turn.envelopes:
                 envelope.fail(RuntimeClosed(str(error)))
+            raise
+        except StoreLost as error:
+            for envelope in turn.envelopes:
+                envelope.fail(error)
             raise
         except Exception as error:
             if not isinstance(error, StorageError):  # the unit itself raised it, so it changed nothing

@@ -99,7 +99,8 @@ class Company(Reads):
         """Send a message and return its reply, which is durable.
 
         Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `CompanyDeleted`, `ActorCrashed`,
-        `RuntimeClosed` (nothing happened), or `OutcomeUnknown`. Waits for room in the mailbox, and while
+        `RuntimeClosed` (nothing happened), `StoreLost` if the database's files are gone, or `OutcomeUnknown`.
+        Waits for room in the mailbox, and while
         the store is away. Cancellation: stops waiting; the message stands if it was put in the mailbox.
         """
         envelope = Envelope(_message(message), Reply())
@@ -116,9 +117,7 @@ class Company(Reads):
     def tell_nowait(self, message: Message[Any]) -> None:
         """`tell` that never waits: raises `MailboxFull` if there is no room."""
         envelope = Envelope(_message(message))
-        if self._runtime.closing:
-            raise RuntimeClosed
-        self._runtime.guard.check()
+        self._check_open()
         cell = self._runtime.supervisor.cell(self.name)
         if not self._runtime.supervisor.parked_answer(cell, envelope) and not cell.mailbox.put_nowait(
             envelope
@@ -126,21 +125,26 @@ class Company(Reads):
             raise MailboxFull(self.name, USER_MAX)
 
     async def _put(self, envelope: Envelope) -> None:
-        self._runtime.guard.check()
-        if self._runtime.closing:
-            raise RuntimeClosed
+        self._check_open()
         cell = self._runtime.supervisor.cell(self.name)
         if self._runtime.supervisor.parked_answer(cell, envelope):
             await trio.lowlevel.checkpoint()
             return
         await cell.mailbox.put(envelope)
 
+    def _check_open(self) -> None:
+        """Raise if nothing that is said from now on could be stored."""
+        if self._runtime.closing:
+            raise RuntimeClosed
+        self._runtime.check_stores()
+
     async def when_settled(self, task: str) -> Outcome:
         """Wait until the task's newest run is completed, failed or stopped; at once if it is.
 
         Raises `WouldDeadlock` in a handler that waits for its own task, for one that waits for it in turn,
         or for one that its own run keeps from a run slot; `RuntimeClosed` if the runtime closes first;
-        `TaskUnknown`. Goes on waiting while the store is away. Cancellation: stops waiting.
+        `TaskUnknown`; `StoreLost` if the files are gone. Goes on waiting while the store is away.
+        Cancellation: stops waiting.
         """
         task = _id(task)
         with self._waiting_for(task), self._runtime.hub.following(self.name) as following:
@@ -148,14 +152,19 @@ class Company(Reads):
                 news = following.event
                 if self._runtime.hub.closed:
                     raise RuntimeClosed("the runtime closed before the task settled")
+                lost = self._runtime.lost
                 try:
                     outcome = await self._outcome(task)
                 except StoreUnavailable:  # not the end of waiting: it will be back
+                    if lost is not None:
+                        raise
                     with trio.move_on_after(LOOK_AGAIN_S):
                         await news.wait()
                     continue
                 if outcome is not None:
                     return outcome
+                if lost is not None:
+                    raise lost
                 await news.wait()
 
     async def _outcome(self, task: str) -> Outcome | None:
@@ -191,7 +200,8 @@ class Company(Reads):
     async def when_idle(self) -> None:
         """Wait until nothing of the company is in flight: no attempt, no message, whatever is queued.
 
-        Raises `RuntimeClosed` if the runtime closes first. Cancellation: stops waiting.
+        Raises `RuntimeClosed` if the runtime closes first, `StoreLost` if the files are gone. Cancellation: stops
+        waiting.
         """
         me = current_attempt.get(None)
         if me is not None and me.company == self.name:
@@ -201,6 +211,8 @@ class Company(Reads):
                 news = following.event
                 if self._runtime.hub.closed:
                     raise RuntimeClosed("the runtime closed before the company was idle")
+                if self._runtime.lost is not None:
+                    raise self._runtime.lost
                 if self._idle():
                     await trio.lowlevel.checkpoint()
                     return

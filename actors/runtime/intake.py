@@ -135,7 +135,7 @@ class Intake:
 
     async def _pass(self) -> None:
         await self._answer_owed()
-        if self._runtime.closing:
+        if self._runtime.closing or self._runtime.lost is not None:
             self._look = False  # what waits is the next host's
             return
         for company, rows in _by_company(await self._read()).items():

@@ -19,6 +19,7 @@ from actors.wire import decode_answer, decode_message, encode_message
 from storage import inbox
 from storage.codec import check_name
 from storage.errors import classify, refused, unavailable
+from storage.location import locate
 from storage.nursery import bare_nursery
 from storage.opening import open_sender
 from storage.store import Connection, read, transaction
@@ -146,9 +147,9 @@ async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) ->
     """
     from storage.bridge import open_bridge
 
-    busy_ms = round(busy_s * 1000)
+    name, busy_ms = locate(path), round(busy_s * 1000)
     async with bare_nursery(), open_bridge() as bridge:
-        yield Inbox(str(path), await bridge.connect(lambda: open_sender(path, busy_ms=busy_ms)))
+        yield Inbox(name, await bridge.connect(lambda: open_sender(name, busy_ms=busy_ms)))
 
 
 def letter_of(row: inbox.InboxRow) -> Letter:

@@ -16,10 +16,11 @@ import trio
 
 from actors.errors import CompanyUnknown
 from actors.retention import DeletedCompany, PruneReport, Retention
-from storage.backup import back_up
+from storage.backup import back_up, back_up_open
 from storage.codec import check_name
 from storage.database import Database, open_database
 from storage.loading import find_company
+from storage.location import locate
 from storage.opening import open_reader
 from storage.records import EventRecord
 from storage.retention import OldCompany
@@ -58,6 +59,7 @@ class _Unattended:
 @asynccontextmanager
 async def _owned(path: str | os.PathLike[str]) -> AsyncIterator[_Unattended]:
     """The database, which must exist; deletions that were begun are finished first."""
+    path = locate(path)
     await trio.to_thread.run_sync(lambda: open_reader(path).close())
     async with open_database(path) as database:
         place = _Unattended(database)
@@ -100,8 +102,9 @@ async def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
     Raises `NotADatabase` and `SchemaTooNew` besides.
     """
+    source, copy = locate(path), os.path.abspath(target)
     return await trio.to_thread.run_sync(
-        lambda: back_up(path, target, go_on=trio.from_thread.check_cancelled)
+        lambda: back_up(source, copy, go_on=trio.from_thread.check_cancelled)
     )
 
 
@@ -112,4 +115,7 @@ async def copy_of(database: Database, target: str | os.PathLike[str]) -> int:
         if database.how == "thread":
             trio.from_thread.check_cancelled()
 
-    return await database.apart(lambda: back_up(database.path, target, go_on=go_on))
+    copy = os.path.abspath(target)
+    if database.writer.lost is not None:
+        return await database.writer.between_commits(lambda raw: back_up_open(raw, copy))
+    return await database.apart(lambda: back_up(database.path, copy, go_on=go_on))

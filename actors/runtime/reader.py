@@ -12,9 +12,11 @@ import trio
 
 from actors.core.gates import Live
 from storage.codec import check_name
+from storage.location import locate
+from storage.locks import Owner
 from storage.nursery import bare_nursery
 from storage.opening import open_reader as open_connection
-from storage.ownership import Owner, owner_of
+from storage.ownership import owner_of
 from storage.statements import SQL
 from storage.store import Connection, read
 
@@ -103,5 +105,6 @@ async def open_reader(path: str | os.PathLike[str]) -> AsyncIterator[Reader]:
     """
     from storage.bridge import open_bridge
 
+    name = locate(path)
     async with bare_nursery(), open_bridge() as bridge:
-        yield Reader(str(path), await bridge.connect(lambda: open_connection(path)))
+        yield Reader(name, await bridge.connect(lambda: open_connection(name)))

@@ -32,7 +32,7 @@ from actors.retention import DeletedCompany, PruneReport, Retention
 from actors.states import ClosingReport
 from storage.codec import check_name
 from storage.database import Database, Hooks, open_database
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreLost
 from storage.nursery import bare_nursery
 from storage.opening import Durability
 from storage.ownership import ForkGuard
@@ -210,7 +210,7 @@ class Runtime:
         In units of a few hundred rows, with pauses, so that others are not held up. Raises `StoreUnavailable`.
         Cancellation: stops between two units.
         """
-        self.check()
+        self.check_stores()
         return await self.housekeeper.prune(retention)
 
     async def delete_company(self, name: str) -> DeletedCompany:
@@ -224,7 +224,7 @@ class Runtime:
         behind; `CompanyParked`, `RuntimeClosed`. Cancellation: stops waiting; a deletion that has begun goes on, in
         the next process if need be.
         """
-        self.check()
+        self.check_stores()
         return await self.housekeeper.delete_company(check_name(name, what="a company's name"))
 
     async def backup(self, target: str | os.PathLike[str]) -> int:
@@ -232,10 +232,16 @@ class Runtime:
 
         The copy is one moment of the database, checked, private to its user, and whole or not there. Nothing is
         held up, but the write-ahead log grows for as long as it takes. Raises `BackupFailed`, `StoreUnavailable`.
-        Cancellation: stops the copying.
+        Of lost files (`StoreLost`) the copy is made from the open connection. Cancellation: stops the copying,
+        that of lost files excepted.
         """
         self.check()
         return await copy_of(self.database, target)
+
+    @property
+    def lost(self) -> StoreLost | None:
+        """What became of the database's files, if they were deleted, moved or replaced: nothing is stored any more."""
+        return self.database.writer.lost
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Start nothing new and wait until no attempt is alive; says whether that happened within
@@ -273,7 +279,7 @@ class Runtime:
         closing = self._closing = trio.Event()
         try:
             with trio.CancelScope(shield=True):
-                if not self._hurry.is_set():
+                if not self._hurry.is_set() and self.lost is None:  # no end of an attempt could be stored
                     await self._drain_or_hurry()
                 self._report = await self._close_now()
             self._closed = True
@@ -341,7 +347,7 @@ class Runtime:
             for attempt in self.registry:
                 self.executor.cancel_attempt(attempt, "closing")
             self.supervisor.hurry()
-        with trio.move_on_after(self.options.stop_grace_s + SETTLE_S):
+        with trio.move_on_after(self.options.stop_grace_s + (SETTLE_S if self.lost is None else 0)):
             while self._children_live and not self._still():
                 news = self.hub.news
                 with trio.move_on_after(0.05):
@@ -561,6 +567,12 @@ class Runtime:
         """Raise `ForkedProcess` in a forked child, which has only a copy of all this."""
         self.guard.check()
 
+    def check_stores(self) -> None:
+        """`check`, and raise `StoreLost` once nothing can be stored any more."""
+        self.check()
+        if self.lost is not None:
+            raise self.lost
+
     def actor(self, company: str) -> CompanyActor | None:
         """The company's actor, if one is loaded."""
         cell = self.supervisor.find(company)
@@ -578,6 +590,12 @@ class Runtime:
         )
         _log.error("store.unavailable", cause=error.cause)
         self.hub.notify()
+
+    def store_lost(self, error: StoreLost) -> None:
+        """Said in the log only: there is nothing left in which it could be stored."""
+        _log.error("store.lost", cause=error.cause, advice=error.advice)
+        self.hub.notify()
+        self.wake_all()
 
     def store_up(self, outage_s: float) -> None:
         began, self._outage = self._outage, None
@@ -674,7 +692,7 @@ async def run_database(
     """`open_runtime` with everything that tests may want to replace."""
     hooks = Hooks()
     async with open_database(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as database:
-        clear_inputs(_private_folder(path))
+        clear_inputs(_private_folder(database.path))
         host_id, position, began = await database.writer.commit(_begin_host(options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
@@ -683,6 +701,7 @@ async def run_database(
             try:
                 runtime = Runtime(nursery, gone, database, host_id, options)
                 hooks.on_outage, hooks.on_recovery = runtime.store_down, runtime.store_up
+                hooks.on_loss = runtime.store_lost
                 runtime._emit(None, None, position, began)
                 nursery.start_soon(runtime.supervisor.bring_back)
                 nursery.start_soon(runtime.executor.watch_stalls)
@@ -716,9 +735,9 @@ async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nur
         gone.set()
 
 
-def _private_folder(path: str | os.PathLike[str]) -> Path:
-    """Beside the file itself, wherever the current folder or a link to it may be."""
-    return Path(f"{os.path.realpath(path)}.inputs")
+def _private_folder(path: str) -> Path:
+    """Beside the file itself, wherever a link to it may be."""
+    return Path(f"{path}.inputs")
 
 
 def _begin_host(now_ms: int) -> Callable[[sqlite3.Connection], tuple[int, int, EventRecord]]:

@@ -24,7 +24,7 @@ from actors.core.schedules import schedule_of
 from actors.errors import CompanyDeleted, CompanyParked, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from actors.messages import Unpark, Unparked
 from storage.codec import clean_text
-from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
+from storage.errors import StaleEpoch, StoreClosed, StoreLost, StoreUnavailable
 from storage.records import EventRecord
 from storage.statements import SQL
 
@@ -221,6 +221,9 @@ class Supervisor:
                     return
                 except (CompanyDeleted, CompanyUnknown) as error:
                     cell.mailbox.close(error)  # what comes from now on is for another company of this name
+                    return
+                except StoreLost as error:
+                    cell.mailbox.close(error)
                     return
                 except StoreUnavailable:
                     await trio.sleep(1.0)  # not a crash: the store is away, and reading will work again
