@@ -126,9 +126,10 @@ def commands(folder: Path | None = None) -> Callable[[Any], Awaitable[dict[str, 
     The payload of such a node: ``argv`` (list of words) or ``shell`` (one line), and at will ``cwd``,
     ``env`` (added to the environment) and ``payload`` (what the command itself is given; otherwise that of the task).
     """
+    begin = None if folder is None else folder.absolute()
 
     async def command(ctx: CommandContext) -> dict[str, Any]:
-        return await _execute(ctx, folder)
+        return await _execute(ctx, begin)
 
     return command
 

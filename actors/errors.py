@@ -19,6 +19,7 @@ from storage.errors import (
     OutcomeUnknown,
     SchemaTooNew,
     StorageError,
+    StoreLost,
     StoreUnavailable,
     TurnkeeperError,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "ScheduleRefused",
     "SchemaTooNew",
     "StorageError",
+    "StoreLost",
     "StoreUnavailable",
     "TaskUnknown",
     "TurnkeeperError",

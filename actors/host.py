@@ -26,6 +26,7 @@ from actors.runtime.statistics import Statistics, statistics_of
 from actors.runtime.sweep import SweepReport
 from storage.codec import check_name
 from storage.contract.companies import ListCompanies
+from storage.errors import StoreLost
 
 
 class Runtime:
@@ -39,6 +40,11 @@ class Runtime:
     def path(self) -> str:
         """Where the database is."""
         return self._services.store.path
+
+    @property
+    def lost(self) -> StoreLost | None:
+        """What became of the database's files, if they were deleted, moved or replaced: nothing is stored any more."""
+        return self._services.store.lost
 
     @property
     def closing(self) -> bool:
@@ -106,7 +112,7 @@ class Runtime:
         In units of a few hundred rows, with pauses, so that others are not held up. Raises `StoreUnavailable`.
         Cancellation: stops between two units.
         """
-        self._services.guard.check()
+        self._services.check_store()
         return await self._kernel.housekeeper.prune(retention)
 
     async def delete_company(self, name: str) -> DeletedCompany:
@@ -120,7 +126,7 @@ class Runtime:
         behind; `CompanyParked`, `RuntimeClosed`. Cancellation: stops waiting; a deletion that has begun goes on, in
         the next process if need be.
         """
-        self._services.guard.check()
+        self._services.check_store()
         return await self._kernel.housekeeper.delete_company(check_name(name, what="a company's name"))
 
     async def backup(self, target: str | os.PathLike[str]) -> int:
@@ -128,7 +134,8 @@ class Runtime:
 
         The copy is one moment of the database, checked, private to its user, and whole or not there. Nothing is
         held up, but the write-ahead log grows for as long as it takes. Raises `BackupFailed`, `StoreUnavailable`.
-        Cancellation: stops the copying.
+        Of lost files (`StoreLost`) the copy is made from the open connection. Cancellation: stops the copying,
+        that of lost files excepted.
         """
         self._services.guard.check()
         return await self._services.store.copy_to(target)

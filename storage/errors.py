@@ -40,6 +40,21 @@ class StoreUnavailable(StorageError):
 
 
 @attrs.define(slots=False, eq=False)
+class StoreLost(StoreUnavailable):
+    """A file of the database that is open is no longer at its path: nothing is acknowledged from now on.
+
+    Waiting does not mend it. What the last unit changed may be in the lost file.
+    """
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"{path} {what} while the database was open",
+            advice="Nothing is stored any more, and waiting does not mend it: save what is still held by "
+            "Runtime.backup, close the runtime, put the file in its place, and start again",
+        )
+
+
+@attrs.define(slots=False, eq=False)
 class UnitRefused(StorageError):
     """The database refused one unit of work, and will refuse it each time; it changed nothing.
 

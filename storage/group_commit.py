@@ -11,6 +11,7 @@ what it does must depend on the database alone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ import trio
 from outcome import Error, Outcome, Value
 
 from storage.contract.store import Operation, WriterStatistics
-from storage.errors import OutcomeUnknown, StoreClosed, StoreUnavailable, UnitRefused
+from storage.errors import OutcomeUnknown, StoreClosed, StoreLost, StoreUnavailable, UnitRefused
 from storage.forks import ForkGuard
 from storage.logging import get_logger
 
@@ -46,8 +47,14 @@ class Engine(Protocol):
         Raises when nothing of the group happened: `StoreUnavailable` if it can succeed later, `UnitRefused` if
         the group as a whole was refused and it is not known whose fault that is. Raises `StoreClosed` or
         `OutcomeUnknown` if the connection is gone.
+        Raises `StoreLost` if the database was found gone after the transaction: it may or may not have happened, and
+        is never to be acknowledged.
         Cancellation: before it starts; once started it is waited for.
         """
+        ...
+
+    async def look(self) -> StoreLost | None:
+        """Say whether the database is gone, without writing anything."""
         ...
 
 
@@ -85,8 +92,11 @@ class Writer:
     """The only writer of a database. `run` is its loop, in a child of the owner's nursery.
 
     `on_outage(error)` is called once when the store stops taking writes, `on_recovery(outage_s)` once when
-    it takes them again, in Trio's seconds. Both are synchronous, and an exception in them is logged and
-    goes no further.
+    it takes them again, in Trio's seconds, `on_loss(error)` once when the database is gone. They are synchronous,
+    and an exception in them is logged and goes no further.
+
+    `look_every_s`: how often the engine is asked whether its database is still there while nothing is written. Once
+    it is lost, nothing is acknowledged any more.
     """
 
     def __init__(
@@ -95,10 +105,15 @@ class Writer:
         *,
         on_outage: Callable[[StoreUnavailable], object] = lambda _: None,
         on_recovery: Callable[[float], object] = lambda _: None,
+        on_loss: Callable[[StoreLost], object] = lambda _: None,
+        look_every_s: float = math.inf,
     ) -> None:
         self._engine = engine
         self._on_outage = on_outage
         self._on_recovery = on_recovery
+        self._on_loss = on_loss
+        self._look_every_s = look_every_s
+        self._lost: StoreLost | None = None
         self._guard = ForkGuard()
         self._queue: deque[Submitted[Any]] = deque()
         self._batch: Sequence[Submitted[Any]] = ()
@@ -123,6 +138,11 @@ class Writer:
         return self._cause
 
     @property
+    def lost(self) -> StoreLost | None:
+        """What became of the database, if it is gone: there is no way back."""
+        return self._lost
+
+    @property
     def statistics(self) -> WriterStatistics:
         """A snapshot."""
         return self._statistics
@@ -134,6 +154,8 @@ class Writer:
         self._guard.check()
         if self._close_asked.is_set() or self._ended.is_set():
             raise StoreClosed
+        if self._lost is not None:
+            raise self._lost
         submitted = Submitted(operation)
         self._queue.append(submitted)
         self._wake.set()
@@ -190,7 +212,10 @@ class Writer:
                 return
             else:
                 self._wake = trio.Event()
-                await self._wake.wait()
+                with trio.move_on_after(self._look_every_s) as waiting:
+                    await self._wake.wait()
+                if waiting.cancelled_caught and self._lost is None and (lost := await self._engine.look()):
+                    self._lose(lost)
 
     def _take(self) -> list[Submitted[Any]]:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_UNITS_MAX))]
@@ -199,8 +224,15 @@ class Writer:
 
     async def _settle(self, batch: list[Submitted[Any]]) -> None:
         """Bring a batch to its answers, however long the store is away."""
-        outcomes = await self._commit_whatever_comes([submitted.operation for submitted in batch])
-        self._recovered()
+        outcomes: list[Outcome[Any]]
+        try:
+            if self._lost is not None:
+                raise self._lost
+            outcomes = await self._commit_whatever_comes([submitted.operation for submitted in batch])
+            self._recovered()
+        except StoreLost as lost:
+            self._lose(lost)
+            outcomes = [Error(lost) for _ in batch]
         self._batch = ()
         for submitted, outcome in zip(batch, outcomes, strict=True):
             submitted.answer(outcome)
@@ -209,6 +241,8 @@ class Writer:
         for pause_s in _pauses_s():
             try:
                 return await self._write(operations)
+            except StoreLost:
+                raise
             except StoreUnavailable as exc:
                 self._unavailable(exc)
             except UnitRefused as exc:
@@ -250,6 +284,11 @@ class Writer:
         if self._cause is not None:
             self._cause = None
             self._tell(self._on_recovery, trio.current_time() - self._outage_since_s)
+
+    def _lose(self, lost: StoreLost) -> None:
+        if self._lost is None:
+            self._cause = self._lost = lost
+            self._tell(self._on_loss, lost)
 
     def _tell(self, hook: Callable[[Any], object], value: object) -> None:
         try:

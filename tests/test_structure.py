@@ -270,8 +270,8 @@ SURFACE = {
         "CursorTooOld", "DatabaseInUse", "DependencyCycle", "ForkedProcess", "GiveUp", "IdConflict", "InboxFull",
         "InvalidJson", "InvalidMessage", "InvalidName", "InvalidSpend", "KeyConflict", "MailboxFull", "MessageConflict",
         "MoveRefused", "NotADatabase", "OutcomeUnknown", "Refused", "RetryAfter", "RuntimeClosed", "ScheduleRefused",
-        "SchemaTooNew", "StoreUnavailable", "TaskUnknown", "TurnkeeperError", "UnknownGraph", "UnknownHandler",
-        "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
+        "SchemaTooNew", "StoreLost", "StoreUnavailable", "TaskUnknown", "TurnkeeperError", "UnknownGraph",
+        "UnknownHandler", "UnknownSchedule", "UnknownUpstream", "WouldDeadlock",
     },
     "messages": {
         "UNSET", "Approve", "Archive", "Backoff", "BudgetSettings", "CompanySettings", "DefineGraph", "Edit",

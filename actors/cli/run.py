@@ -232,7 +232,7 @@ class _Session:
     async def show_the_last_events(self) -> None:
         """What the closing said, and what was not shown yet when it began."""
         async with (
-            open_reader(self._options.db) as reader,
+            open_reader(self._runtime.path) as reader,
             closing(reader.events(after=self._position)) as events,
         ):
             async for event in events:

@@ -71,7 +71,9 @@ class Closing:
         under_way = self._under_way = trio.Event()
         try:
             with trio.CancelScope(shield=True):
-                if not self._shutdown.hurry.is_set():
+                if (
+                    not self._shutdown.hurry.is_set() and self._services.store.lost is None
+                ):  # no end could be stored
                     await self._drain_or_hurry()
                 report = self._report = await self._close_now()
         finally:
@@ -117,7 +119,8 @@ class Closing:
 
     async def _settle(self) -> None:
         """Wait until every end is committed and every message that was taken is answered."""
-        with trio.move_on_after(self._services.options.stop_grace_s + SETTLE_S):
+        settle_s = SETTLE_S if self._services.store.lost is None else 0
+        with trio.move_on_after(self._services.options.stop_grace_s + settle_s):
             while self._children_live and not self._still():
                 news = self._services.notifier.news
                 with trio.move_on_after(0.05):

@@ -29,7 +29,7 @@ from storage.contract.companies import ClaimCompany, FindCompany
 from storage.contract.loading import LoadCompany, LoadedCompany, LoadedTask
 from storage.contract.recovery import Quarantine
 from storage.contract.turns import Committed, Inputs
-from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, UnitRefused
+from storage.errors import OutcomeUnknown, StaleEpoch, StorageError, StoreLost, UnitRefused
 from storage.records import Claim, CompanyRecord
 
 from . import recovery
@@ -317,6 +317,9 @@ class CompanyActor:
             return None
         except StaleEpoch as error:
             taken.fail(RuntimeClosed(str(error)))
+            raise
+        except StoreLost as error:
+            taken.fail(error)
             raise
         except Exception as error:
             if not isinstance(error, StorageError):  # the unit itself raised it, so it changed nothing

@@ -96,7 +96,8 @@ class Company(Reads):
         """Send a message and return its reply, which is durable.
 
         Raises a `Refused` error for a mistake of the sender's, `CompanyParked`, `CompanyDeleted`, `ActorCrashed`,
-        `RuntimeClosed` (nothing happened), or `OutcomeUnknown`. Waits for room in the mailbox, and while
+        `RuntimeClosed` (nothing happened), `StoreLost` if the database's files are gone, or `OutcomeUnknown`.
+        Waits for room in the mailbox, and while
         the store is away. Cancellation: stops waiting; the message stands if it was put in the mailbox.
         """
         envelope = Envelope(_message(message), Reply())
@@ -125,9 +126,10 @@ class Company(Reads):
         await cell.mailbox.put(envelope)
 
     def _cell(self) -> Cell:
-        self._services.guard.check()
+        """The cell. Raises if nothing that is said from now on could be stored."""
         if self._services.shutdown.closing:
             raise RuntimeClosed
+        self._services.check_store()
         return self._services.directory.cell(self.name)
 
     async def when_settled(self, task: str) -> Outcome:
@@ -135,7 +137,8 @@ class Company(Reads):
 
         Raises `WouldDeadlock` in a handler that waits for its own task, for one that waits for it in turn,
         or for one that its own run keeps from a run slot; `RuntimeClosed` if the runtime closes first;
-        `TaskUnknown`. Goes on waiting while the store is away. Cancellation: stops waiting.
+        `TaskUnknown`; `StoreLost` if the files are gone. Goes on waiting while the store is away.
+        Cancellation: stops waiting.
         """
         task = _id(task)
         with self._waiting_for(task), self._services.notifier.following(self.name) as following:
@@ -143,14 +146,19 @@ class Company(Reads):
                 news = following.event
                 if self._services.notifier.closed:
                     raise RuntimeClosed("the runtime closed before the task settled")
+                lost = self._services.store.lost
                 try:
                     outcome = await self._outcome(task)
                 except StoreUnavailable:  # not the end of waiting: it will be back
+                    if lost is not None:
+                        raise
                     with trio.move_on_after(LOOK_AGAIN_S):
                         await news.wait()
                     continue
                 if outcome is not None:
                     return outcome
+                if lost is not None:
+                    raise lost
                 await news.wait()
 
     async def _outcome(self, task: str) -> Outcome | None:
@@ -186,7 +194,8 @@ class Company(Reads):
     async def when_idle(self) -> None:
         """Wait until nothing of the company is in flight: no attempt, no message, whatever is queued.
 
-        Raises `RuntimeClosed` if the runtime closes first. Cancellation: stops waiting.
+        Raises `RuntimeClosed` if the runtime closes first, `StoreLost` if the files are gone. Cancellation: stops
+        waiting.
         """
         me = current_attempt.get(None)
         if me is not None and me.company == self.name:
@@ -196,6 +205,8 @@ class Company(Reads):
                 news = following.event
                 if self._services.notifier.closed:
                     raise RuntimeClosed("the runtime closed before the company was idle")
+                if self._services.store.lost is not None:
+                    raise self._services.store.lost
                 if self._idle():
                     await trio.lowlevel.checkpoint()
                     return

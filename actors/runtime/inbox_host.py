@@ -144,7 +144,7 @@ class InboxHost:
 
     async def _pass(self) -> None:
         await self._answer_owed()
-        if self._services.shutdown.closing:
+        if self._services.shutdown.closing or self._services.store.lost is not None:
             self._look = False  # what waits is the next host's
             return
         for company, rows in _by_company(await self._read()).items():

@@ -15,6 +15,7 @@ from storage.contract.companies import DueCompanies
 from storage.contract.events import LastEventTime
 from storage.contract.hosts import BeginHost
 from storage.contract.store import Store
+from storage.errors import StoreLost
 from storage.forks import ForkGuard
 from storage.nursery import bare_nursery
 
@@ -118,7 +119,7 @@ async def run_kernel(
     """
     hooks = opening.Hooks()
     async with opening.open_store(path, durability=durability, how=how, hooks=hooks, wrap=wrap) as store:
-        clear_inputs(private_folder(path))
+        clear_inputs(private_folder(store.path))
         began = await store.commit(BeginHost(os.getpid(), options.clock_ms()))
         async with bare_nursery() as outer:
             gone = trio.Event()
@@ -154,7 +155,13 @@ def _listen_to_store(hooks: opening.Hooks, services: Services) -> None:
         services.slots.offer()
         services.directory.wake_all()
 
+    def lost(error: StoreLost) -> None:
+        services.publisher.store_lost(error)
+        services.slots.offer()
+        services.directory.wake_all()
+
     hooks.on_recovery = recovered
+    hooks.on_loss = lost
 
 
 @trio.lowlevel.enable_ki_protection
@@ -171,9 +178,9 @@ async def _hold_children(gone: trio.Event, task_status: trio.TaskStatus[trio.Nur
         gone.set()
 
 
-def private_folder(path: str | os.PathLike[str]) -> Path:
-    """Beside the file itself, wherever the current folder or a link to it may be."""
-    return Path(f"{os.path.realpath(path)}.inputs")
+def private_folder(path: str) -> Path:
+    """Beside the file itself, wherever a link to it may be."""
+    return Path(f"{path}.inputs")
 
 
 async def _begin(kernel: Kernel, position: int) -> None:

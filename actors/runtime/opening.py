@@ -10,8 +10,10 @@ import trio
 
 from storage.nursery import bare_nursery
 from storage.sqlite.connection import Connection
+from storage.sqlite.location import locate
+from storage.sqlite.locks import Owner
 from storage.sqlite.opening import Durability, open_reader, open_sender
-from storage.sqlite.ownership import Owner, owner_of
+from storage.sqlite.ownership import owner_of
 from storage.sqlite.sender import SqliteSender
 from storage.sqlite.store import Hooks, How, SqliteStore, copy_beside, open_read_store, open_store
 
@@ -23,6 +25,7 @@ __all__ = [
     "Owner",
     "SqliteSender",
     "copy_beside",
+    "locate",
     "open_beside",
     "open_owned",
     "open_read_store",
@@ -37,8 +40,9 @@ async def open_owned(path: str | os.PathLike[str]) -> AsyncIterator[SqliteStore]
 
     Raises `DatabaseInUse`, `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`.
     """
-    await trio.to_thread.run_sync(lambda: open_reader(path).close())
-    async with open_store(path) as store:
+    name = locate(path)
+    await trio.to_thread.run_sync(lambda: open_reader(name).close())
+    async with open_store(name) as store:
         yield store
 
 
@@ -51,7 +55,7 @@ async def open_beside(path: str | os.PathLike[str], *, busy_s: float) -> AsyncIt
     """
     from storage.sqlite.bridge import open_bridge  # aiosqlite is only loaded where a thread is used
 
-    busy_ms = round(busy_s * 1000)
+    name, busy_ms = locate(path), round(busy_s * 1000)
     async with bare_nursery(), open_bridge() as bridge:
-        connection = await bridge.connect(lambda: open_sender(path, busy_ms=busy_ms))
-        yield SqliteSender(str(path), connection)
+        connection = await bridge.connect(lambda: open_sender(name, busy_ms=busy_ms))
+        yield SqliteSender(name, connection)

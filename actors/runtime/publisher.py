@@ -15,6 +15,7 @@ from actors.events import KINDS
 from storage.contract.events import RecordCompanyEvents, RecordEvents
 from storage.contract.store import Store
 from storage.contract.turns import Committed
+from storage.errors import StoreLost
 from storage.logging import get_logger
 from storage.records import Claim, EventRecord
 
@@ -62,6 +63,11 @@ class Publisher:
         data = {"cause": error.cause}
         self._outage = EventRecord("store.unavailable", now_ms, reason=error.cause, data=data)
         _log.error("store.unavailable", cause=error.cause)
+        self._notifier.notify()
+
+    def store_lost(self, error: StoreLost) -> None:
+        """Said in the log only: there is nothing left in which it could be stored."""
+        _log.error("store.lost", cause=error.cause, advice=error.advice)
         self._notifier.notify()
 
     def store_up(self, outage_s: float, now_ms: int) -> None:

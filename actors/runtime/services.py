@@ -50,6 +50,12 @@ class Services:
         self.notifier.notify(company)
         self.directory.post(company, report)
 
+    def check_store(self) -> None:
+        """Raise `ForkedProcess` in a forked child, `StoreLost` once nothing can be stored any more."""
+        self.guard.check()
+        if self.store.lost is not None:
+            raise self.store.lost
+
     @property
     def handler_names(self) -> frozenset[str]:
         return frozenset(self.options.handlers)

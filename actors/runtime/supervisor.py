@@ -18,7 +18,7 @@ from actors.core.turn import BadRow, TurnFailed
 from actors.errors import CompanyDeleted, CompanyUnknown, OutcomeUnknown, RuntimeClosed
 from storage.codec import clean_text
 from storage.contract.recovery import DisableSchedule, FindTask, Quarantine
-from storage.errors import StaleEpoch, StoreClosed, StoreUnavailable
+from storage.errors import StaleEpoch, StoreClosed, StoreLost, StoreUnavailable
 from storage.logging import get_logger
 from storage.records import Claim, EventRecord
 
@@ -107,6 +107,9 @@ class Supervisor:
                     return
                 except (CompanyDeleted, CompanyUnknown) as error:
                     cell.mailbox.close(error)  # what comes from now on is for another company of this name
+                    return
+                except StoreLost as error:
+                    cell.mailbox.close(error)
                     return
                 except StoreUnavailable:
                     await trio.sleep(1.0)  # not a crash: the store is away, and reading will work again

@@ -24,7 +24,7 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from storage.errors import StoreUnavailable
+from storage.errors import StoreLost, StoreUnavailable
 from storage.records import Claim
 
 T = TypeVar("T")
@@ -119,6 +119,11 @@ class Store(ReadStore, Protocol):
     """A database that is open for writing, by this process alone."""
 
     @property
+    def lost(self) -> StoreLost | None:
+        """What became of the database, if it is gone for ever: nothing is acknowledged any more."""
+        ...
+
+    @property
     def cause(self) -> StoreUnavailable | None:
         """Why the store takes no changes at present; ``None`` while it does."""
         ...
@@ -131,7 +136,8 @@ class Store(ReadStore, Protocol):
     def submit(self, operation: Operation[T]) -> Pending[T]:
         """Hand in an operation behind those that were handed in before. Never waits.
 
-        Raises `StoreClosed` once closing has begun, `ForkedProcess` in a forked child.
+        Raises `StoreClosed` once closing has begun, `StoreLost` once the database is gone, `ForkedProcess` in a
+        forked child.
         """
         ...
 

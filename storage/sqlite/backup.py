@@ -43,11 +43,22 @@ def back_up(
     left at ``target``.
     """
     open_reader(path).close()  # ours, and of a version that we know
+    with closing(open_copier(path)) as raw:
+        return back_up_open(raw, target, go_on=go_on)
+
+
+def back_up_open(
+    raw: sqlite3.Connection,
+    target: str | os.PathLike[str],
+    *,
+    go_on: Callable[[], object] = lambda: None,
+) -> int:
+    """`back_up` of what ``raw`` has open, whatever became of its name. No transaction is open, and it may write."""
     final = _free(Path(os.path.abspath(target)))
     part = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:
         _create_private(part, final)
-        _copy(path, part, final, go_on)
+        _copy(raw, part, final, go_on)
         _finish(part, final, go_on)
         _sync(part)
         _name(part, final)
@@ -74,8 +85,8 @@ def _create_private(part: Path, target: Path) -> None:
         raise BackupFailed(str(target), f"it cannot be written: {error.strerror}") from error
 
 
-def _copy(path: str | os.PathLike[str], part: Path, target: Path, go_on: Callable[[], object]) -> None:
-    with _in_words(target), closing(open_copier(path)) as raw, _asking(raw, go_on):
+def _copy(raw: sqlite3.Connection, part: Path, target: Path, go_on: Callable[[], object]) -> None:
+    with _in_words(target), _asking(raw, go_on):
         raw.execute("VACUUM INTO ?", (str(part),))
 
 

@@ -2,9 +2,10 @@
 
 Nothing is written to a file before it is known to be ours. Setting a journal mode writes, and so does
 closing the last connection of a WAL; therefore the question is asked through a read-only connection first.
-The file itself is never opened except by SQLite: SQLite's locks are POSIX locks, and closing any other
-descriptor of the file in this process would drop them. Only a file that does not exist yet is created by
-us, so that it is private from its first moment; SQLite gives its `-wal` and `-shm` the same mode.
+The file itself is never opened except by SQLite and by the owner's guard, which closes its descriptor last: SQLite's
+locks are POSIX locks, and closing any other descriptor of the file in this process would drop them. Only a file that
+does not exist yet is created by us, so that it is private from its first moment; SQLite gives its `-wal` and `-shm`
+the same mode.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from urllib.parse import quote
 from storage.errors import NotADatabase, SchemaTooNew
 from storage.sqlite.connection import roll_back
 from storage.sqlite.errors import classify, unavailable
-from storage.sqlite.ownership import Handle, refuse_inherited
+from storage.sqlite.guard import Guard, guard, refuse_other_names
+from storage.sqlite.location import locate
+from storage.sqlite.ownership import Handle, Ownership, owner_of, refuse_inherited
 
 APPLICATION_ID: Final = 0x54524E4B  # "TRNK", in the header of each of our files
 SCHEMA_VERSION: Final = 5
@@ -144,8 +147,19 @@ def schema_script() -> str:
     return (resources.files("storage.sqlite") / "sql" / "schema.sql").read_text(encoding="utf-8")
 
 
+def guard_writer(ownership: Ownership) -> Guard:
+    """Guard the owner's database before it is opened; create an empty file if there is none.
+
+    Raises `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`, `ForkedProcess`, `DatabaseInUse`.
+    """
+    name = _resolve(ownership.path)
+    _create_private(name)
+    _identify(name)
+    return guard(ownership)
+
+
 def _resolve(path: str | os.PathLike[str]) -> str:
-    name = os.path.realpath(path)
+    name = locate(path)
     refuse_inherited(name)
     return name
 
@@ -185,13 +199,15 @@ def _identify(name: str) -> int:
 
 def _refuse_what_is_no_file(name: str) -> None:
     try:
-        mode = Path(name).stat().st_mode
+        found = os.stat(name)
     except FileNotFoundError:
         raise NotADatabase(name, "there is no such file", absent=True) from None
     except OSError as exc:
         raise unavailable(exc) from exc
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         raise NotADatabase(name, "it is not a regular file")
+    if found.st_nlink > 1 and owner_of(name) is None:
+        refuse_other_names(name, found)
 
 
 def _connect(name: str, how: str) -> Handle:

@@ -1,57 +1,39 @@
 """Who owns a database, and what a forked child may not touch.
 
-*Owning.* One process at a time runs a database. The owner holds a POSIX lock on `<database>.lock`; the
-kernel drops it when the process dies, however it dies. A `flock` would not do: a forked child shares it and
-keeps it alive. But a POSIX lock belongs to the process, so it misses a second opening inside it, and
-closing *any* descriptor of the file drops it. Hence a register in the process, asked before the lock file
-is opened, and the rule that an owner never opens its lock file again. A question about the owner
-(`owner_of`) uses F_GETLK, which takes no lock, so asking can never make somebody else's opening fail. The
-file is never deleted: a process that waits on the old inode and one that creates a new one would both own
-the database.
+*Owning.* One process at a time runs a database. The owner holds a lock on `<database>.lock`, which says whose it
+is (see `storage.locks`); the kernel drops it when the process dies, however it dies. Where locks are POSIX locks a
+second opening in the same process would not notice the first, and closing *any* descriptor of the file would drop
+them. Hence a register in the process, asked before the lock file is opened, and the rule that an owner never opens its
+lock file again. The file is never deleted: a process that waits on the old inode and one that creates a new one would
+both own the database. The database file itself has a lock as well (see `storage.guard`); but it cannot be the one that
+is asked, for closing it again would drop SQLite's locks in the process that asks.
 
 *Forking.* SQLite forbids to carry a connection over a fork. The child must not even close it: the last
 connection to close deletes the WAL, by name, and when the child comes to it that may be another file, with
 commits of which the child's copy knows nothing (a test loses one that way). So each open handle is on
 record here, and in a forked child it is made immortal: neither the garbage collector nor the interpreter's
 exit closes it, the kernel just drops the descriptors. Nor may the child open such a database anew, since
-SQLite's memory in the child still counts locks that only the parent has.
+SQLite's memory in the child still counts locks that only the parent has. The descriptors of our own locks are closed
+in the child: its copies would keep them alive after the parent's death.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import errno
-import fcntl
-import json
 import os
 import sqlite3
-import struct
-import sys
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
-from typing import Final
 
-import attrs
-
-from storage.errors import DatabaseInUse, ForkedProcess
+from storage.errors import DatabaseInUse, ForkedProcess, StoreUnavailable
 from storage.sqlite.errors import unavailable
-
-# `struct flock`: Linux puts type and whence first, the BSDs and macOS last (a spare int does no harm there).
-_LINUX: Final = sys.platform.startswith("linux")
-_FLOCK: Final = struct.Struct("@hhqqi" if _LINUX else "@qqihhi")
-_OWNER_BYTES_MAX: Final = 4096  # ours is under 100; more was not written by us
+from storage.sqlite.location import locate
+from storage.sqlite.locks import HAS_OPEN_FILE_LOCKS, Owner, lock_owner, owner_in, unlock_all
 
 _FileKey = tuple[int, int]
-
-
-@attrs.frozen
-class Owner:
-    """The process that owns a database; `started_at` is ISO 8601 in UTC, or "unknown"."""
-
-    pid: int
-    started_at: str
 
 
 class Handle(sqlite3.Connection):
@@ -62,7 +44,7 @@ class Handle(sqlite3.Connection):
     def keep(self, path: str) -> None:
         """Put it on record as a connection to the file at `path`."""
         self._pid = os.getpid()
-        key = _file_key(path)
+        key = file_key(path)
         assert key is not None, "an open database has a file"
         with _register.lock:
             _register.handles[self] = key
@@ -75,6 +57,7 @@ class Handle(sqlite3.Connection):
             super().close()
         with _register.lock:
             _register.handles.pop(self, None)
+            _register.close_unneeded()
 
 
 class _Register:
@@ -87,6 +70,8 @@ class _Register:
         self.closing = threading.RLock()
         self.owned: list[Ownership] = []
         self.handles: dict[Handle, _FileKey] = {}
+        self.fds: dict[int, _FileKey] = {}  # of our locks; open for as long as a handle of that file is
+        self.done: set[int] = set()  # those that are to be closed
         self.inherited: dict[_FileKey, int] = {}  # databases that were open at the fork, and in which process
         self.pid = os.getpid()
 
@@ -94,11 +79,23 @@ class _Register:
         for handle, file in self.handles.items():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
             self.inherited[file] = self.pid
+        for fd in (*self.fds, *(own._fd for own in self.owned)):
+            with contextlib.suppress(OSError):
+                os.close(fd)
         self.handles.clear()
         self.owned.clear()
+        self.fds.clear()
+        self.done.clear()
         self.lock = threading.Lock()  # the old ones may be held by threads that do not exist here
         self.closing = threading.RLock()
         self.pid = os.getpid()
+
+    def close_unneeded(self) -> None:
+        in_use = set(self.handles.values())
+        for fd in [fd for fd in self.done if self.fds[fd] not in in_use]:
+            self.done.remove(fd)
+            del self.fds[fd]
+            os.close(fd)
 
 
 _register = _Register()
@@ -107,9 +104,27 @@ os.register_at_fork(after_in_child=_register.after_fork_in_child)
 
 def refuse_inherited(path: str) -> None:
     """Raise `ForkedProcess` if this process was forked while `path` was open in its parent."""
-    key = _file_key(path)
+    key = file_key(path)
     if key is not None and key in _register.inherited:
         raise ForkedProcess(_register.inherited[key])
+
+
+def keep_lock(fd: int, file: _FileKey) -> None:
+    """Put on record a descriptor that holds locks for the database ``file``, until `drop_locks`."""
+    with _register.lock:
+        _register.fds[fd] = file
+
+
+def drop_locks(fds: Iterable[int]) -> None:
+    """Give up all that is held on them. They are closed as soon as no connection of this process has the database
+    open: that would drop SQLite's locks. In a forked child they are closed already.
+    """
+    with _register.lock:
+        for fd in fds:
+            if fd in _register.fds:
+                unlock_all(fd)
+                _register.done.add(fd)
+        _register.close_unneeded()
 
 
 class Ownership:
@@ -119,7 +134,7 @@ class Ownership:
         self.path = path
         self.owner = owner
         self._fd = fd
-        self._lock_file = _key_of(os.fstat(fd))
+        self._lock_file = key_of(os.fstat(fd))
 
     def release(self) -> None:
         """Give the database up. Twice is harmless, and so is a forked child, which owns nothing."""
@@ -130,10 +145,10 @@ class Ownership:
 
     def covers(self, path: str) -> bool:
         """Whether `path` (resolved) is this database, also when it goes by another name (a hard link)."""
-        if path == self.path or _file_key(_lock_path(path)) == self._lock_file:
+        if path == self.path or file_key(_lock_path(path)) == self._lock_file:
             return True
-        key = _file_key(path)
-        return key is not None and key == _file_key(self.path)
+        key = file_key(path)
+        return key is not None and key == file_key(self.path)
 
     def __enter__(self) -> Ownership:
         return self
@@ -151,7 +166,7 @@ def acquire(path: str | os.PathLike[str], *, started_at: str | None = None) -> O
     (no such directory, no permission, a file system without locks), `ForkedProcess` in a child of the
     owner.
     """
-    database = os.path.realpath(path)
+    database = locate(path)
     refuse_inherited(database)
     owner = Owner(os.getpid(), started_at or datetime.now(UTC).isoformat(timespec="seconds"))
     with _register.lock:
@@ -159,8 +174,7 @@ def acquire(path: str | os.PathLike[str], *, started_at: str | None = None) -> O
         try:
             fd = _open_lock_file(database)
             try:
-                _lock(fd, database)
-                _write_owner(fd, owner)
+                _lock(fd, database, owner)
             except BaseException:
                 os.close(fd)
                 raise
@@ -176,7 +190,7 @@ def owner_of(path: str | os.PathLike[str]) -> Owner | None:
 
     Raises `StoreUnavailable` if the lock file cannot be read.
     """
-    database = os.path.realpath(path)
+    database = locate(path)
     with _register.lock:
         own = _owned_here(database)
         if own is not None:
@@ -188,7 +202,7 @@ def owner_of(path: str | os.PathLike[str]) -> Owner | None:
         except OSError as exc:
             raise unavailable(exc) from exc
         try:
-            return _holder(fd)
+            return owner_in(fd)
         finally:
             os.close(fd)
 
@@ -208,60 +222,40 @@ def _open_lock_file(database: str) -> int:
     return os.open(_lock_path(database), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
-def _lock(fd: int, database: str) -> None:
-    while True:
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            if exc.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            holder = _holder(fd)
-            if holder is not None:
-                raise DatabaseInUse(database, holder.pid, holder.started_at) from None
-            continue  # it died between the two questions
-        return
+def _lock(fd: int, database: str, owner: Owner) -> None:
+    while not lock_owner(fd, owner):
+        holder = owner_in(fd)
+        if holder is not None:  # else it died between the two questions
+            raise DatabaseInUse(database, holder.pid, holder.started_at)
+    if HAS_OPEN_FILE_LOCKS:
+        _refuse_locks_that_do_not_work(database, owner)
 
 
-def _holder(fd: int) -> Owner | None:
-    """Ask the kernel who holds the lock, then the file since when; alone it may speak of a dead process."""
-    pid = _locked_by(fd)
-    if pid is None:
-        return None
+def _refuse_locks_that_do_not_work(database: str, owner: Owner) -> None:
+    """Another opening of the file must be refused the lock; some file systems give it to everybody."""
+    fd = _open_lock_file(database)
     try:
-        written = json.loads(os.pread(fd, _OWNER_BYTES_MAX, 0))
-        if written["pid"] == pid:
-            return Owner(pid, str(written["started_at"]))
-    except (ValueError, KeyError, TypeError):
-        pass  # locked a moment ago and not yet written, or not written by us
-    return Owner(pid, "unknown")
-
-
-def _locked_by(fd: int) -> int | None:
-    if _LINUX:
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
-    else:
-        question = _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET, 0)
-        _, _, pid, kind, _, _ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
-    return None if kind == fcntl.F_UNLCK else int(pid)
-
-
-def _write_owner(fd: int, owner: Owner) -> None:
-    text = json.dumps(attrs.asdict(owner)).encode()
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, text, 0)
+        if lock_owner(fd, owner):
+            raise StoreUnavailable(
+                f"locks do not work on the file system of {database}",
+                advice="The path is at fault: give one on a local disk",
+            )
+    finally:
+        os.close(fd)
 
 
 def _lock_path(database: str) -> str:
     return f"{database}.lock"
 
 
-def _file_key(path: str) -> _FileKey | None:
+def file_key(path: str) -> _FileKey | None:
+    """Which file is at ``path``; None if there is none, or it cannot be seen."""
     try:
-        return _key_of(Path(path).stat())
+        return key_of(os.stat(path))
     except OSError:
         return None
 
 
-def _key_of(stat: os.stat_result) -> _FileKey:
+def key_of(stat: os.stat_result) -> _FileKey:
+    """Which file it is, whatever it is called."""
     return stat.st_dev, stat.st_ino

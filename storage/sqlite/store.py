@@ -7,6 +7,7 @@ the Trio thread, so that a virtual clock never jumps over a call that is under w
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ import attrs
 import trio
 
 from storage.contract.store import Operation, Query, WalState, WriterStatistics
-from storage.errors import StoreUnavailable
+from storage.errors import StoreLost, StoreUnavailable
 from storage.group_commit import Submitted, Writer
 from storage.nursery import bare_nursery
 
@@ -36,11 +37,13 @@ from . import (  # noqa: F401
     retention,
     unit_of_work,
 )
-from .backup import back_up
+from .backup import back_up, back_up_open
 from .connection import Connection, read_transaction, reading
 from .engine import answer
+from .guard import Guard
 from .inline import InlineConnection
-from .opening import WAL_BYTES_KEPT, Durability, open_reader, open_writer
+from .location import locate
+from .opening import WAL_BYTES_KEPT, Durability, guard_writer, open_reader, open_writer
 from .ownership import acquire
 from .wal import SHRINK_ABOVE_BYTES, shrink_wal, wal_bytes
 from .writing import SqliteEngine
@@ -55,12 +58,17 @@ unknown".
 """
 
 
+LOOK_EVERY_S = 1.0
+"""How often the files are looked at while nothing is written."""
+
+
 @attrs.define
 class Hooks:
     """What the owner of a database wants to hear from its writer."""
 
     on_outage: Callable[[StoreUnavailable], object] = lambda _: None
     on_recovery: Callable[[float], object] = lambda _: None
+    on_loss: Callable[[StoreLost], object] = lambda _: None
 
 
 class SqliteReader:
@@ -101,6 +109,11 @@ class SqliteStore(SqliteReader):
         return self._writer.cause
 
     @property
+    def lost(self) -> StoreLost | None:
+        """See `storage.contract.store.Store.lost`."""
+        return self._writer.lost
+
+    @property
     def statistics(self) -> WriterStatistics:
         """See `storage.contract.store.Store.statistics`."""
         return self._writer.statistics
@@ -124,6 +137,9 @@ class SqliteStore(SqliteReader):
 
     async def copy_to(self, target: str | os.PathLike[str]) -> int:
         """See `storage.contract.store.Store.copy_to`."""
+        if self.lost is not None:
+            copy = os.path.abspath(target)
+            return await self._writing.run(lambda raw: back_up_open(raw, copy))
         if self._how == "thread":
             return await copy_beside(self.path, target)
         await trio.lowlevel.checkpoint()
@@ -135,8 +151,9 @@ async def copy_beside(path: str | os.PathLike[str], target: str | os.PathLike[st
 
     Raises `NotADatabase` and `SchemaTooNew` besides.
     """
+    source, copy = locate(path), os.path.abspath(target)
     return await trio.to_thread.run_sync(
-        lambda: back_up(path, target, go_on=trio.from_thread.check_cancelled)
+        lambda: back_up(source, copy, go_on=trio.from_thread.check_cancelled)
     )
 
 
@@ -156,19 +173,21 @@ async def open_store(
     `DatabaseInUse`, `NotADatabase`, `SchemaTooNew`, `StoreUnavailable`. Leaving waits for the operations that
     were handed in, and closes everything.
     """
-    with acquire(path):
-        async with _connections(path, durability, how) as (writing, reader):
+    with acquire(path) as ownership, guard_writer(ownership) as guard:
+        async with _connections(ownership.path, durability, how, guard) as (writing, reader):
             writing = wrap(writing)
             hooks = hooks or Hooks()
             writer = Writer(
-                SqliteEngine(writing),
+                SqliteEngine(writing, guard.look),
                 on_outage=lambda error: hooks.on_outage(error),
                 on_recovery=lambda outage_s: hooks.on_recovery(outage_s),
+                on_loss=lambda error: hooks.on_loss(error),
+                look_every_s=LOOK_EVERY_S if how == "thread" else math.inf,
             )
             async with bare_nursery() as nursery:
                 nursery.start_soon(_run_shielded, writer)
                 try:
-                    yield SqliteStore(str(path), writing, reader, writer, how)
+                    yield SqliteStore(ownership.path, writing, reader, writer, how)
                 finally:
                     with trio.CancelScope(shield=True):
                         await writer.aclose(close_grace_s)
@@ -182,33 +201,47 @@ async def open_read_store(path: str | os.PathLike[str]) -> AsyncIterator[SqliteR
     """
     from .bridge import open_bridge
 
+    name = locate(path)
     async with bare_nursery(), open_bridge() as bridge:
-        yield SqliteReader(str(path), await bridge.connect(lambda: open_reader(path)))
+        yield SqliteReader(name, await bridge.connect(lambda: open_reader(name)))
 
 
 @asynccontextmanager
 async def _connections(
-    path: str | os.PathLike[str], durability: Durability, how: How
+    path: str, durability: Durability, how: How, guard: Guard
 ) -> AsyncIterator[tuple[Connection, Connection]]:
-    """The connection that writes and the one that reads."""
+    """The connection that writes and the one that reads. The guard lets go before the last of them closes."""
     if how == "inline":
-        writing = InlineConnection(open_writer(path, durability=durability))
+        writing = InlineConnection(_open_guarded(path, durability, guard))
         try:
             reader = InlineConnection(open_reader(path))
-        except BaseException:
-            await writing.aclose()
-            raise
-        try:
-            yield writing, reader
+            try:
+                yield writing, reader
+            finally:
+                await reader.aclose()
         finally:
-            await reader.aclose()
+            guard.let_go()
             await writing.aclose()
         return
     from .bridge import open_bridge
 
     async with open_bridge() as bridge:
-        thread = await bridge.connect(lambda: open_writer(path, durability=durability))
-        yield thread, await bridge.connect(lambda: open_reader(path))
+        try:
+            thread = await bridge.connect(lambda: _open_guarded(path, durability, guard))
+            yield thread, await bridge.connect(lambda: open_reader(path))
+        finally:
+            guard.let_go()
+
+
+def _open_guarded(path: str, durability: Durability, guard: Guard) -> sqlite3.Connection:
+    raw = open_writer(path, durability=durability)
+    try:
+        raw.execute("SELECT 1 FROM sqlite_schema").fetchall()  # now there is a write-ahead log
+        guard.keep()
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 async def _run_shielded(writer: Writer) -> None:

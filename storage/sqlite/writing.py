@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from outcome import Error, Outcome, Value
 
 from storage.contract.store import Operation
 from storage.contract.turns import CommitTurn
-from storage.errors import StoreClosed
+from storage.errors import StoreClosed, StoreLost
 
 from .connection import Connection, transaction
 from .engine import carry_out
@@ -27,19 +27,36 @@ from .unit_of_work import write_together
 class SqliteEngine:
     """`storage.group_commit.Engine` over the connection that writes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, look: Callable[[], StoreLost | None] = lambda: None) -> None:
+        """``look`` says, on the connection's thread, whether the files of the database are gone."""
         self._connection = connection
+        self._look = look
 
     async def write(self, operations: Sequence[Operation[Any]], /) -> list[Outcome[Any]]:
         """See `storage.group_commit.Engine.write`."""
         try:
-            return await self._connection.run(partial(commit_together, operations=operations))
+            return await self._connection.run(partial(self._commit_here, operations=operations))
         except sqlite3.Error as exc:
             if not hasattr(exc, "sqlite_errorcode"):
                 raise StoreClosed from exc  # not SQLite's own: the connection was closed underneath
             if classify(exc) == "transient":
                 raise unavailable(exc) from exc
             raise refused(exc) from exc  # COMMIT was refused (a deferred constraint), or BEGIN
+
+    def _commit_here(
+        self, raw: sqlite3.Connection, operations: Sequence[Operation[Any]]
+    ) -> list[Outcome[Any]]:
+        """What became of the files is known before anybody is answered."""
+        try:
+            return commit_together(raw, operations)
+        finally:
+            lost = self._look()
+            if lost is not None:
+                raise lost
+
+    async def look(self) -> StoreLost | None:
+        """See `storage.group_commit.Engine.look`."""
+        return await self._connection.run(lambda _: self._look())
 
 
 class _TransactionGone(Exception):

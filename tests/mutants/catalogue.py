@@ -1837,7 +1837,7 @@ BEGIN
         "the inputs of a killed host stay",
         "8",
         "actors/runtime/runtime.py",
-        "        clear_inputs(_private_folder(path))\n",
+        "        clear_inputs(_private_folder(database.path))\n",
         "",
         (f"{PROCESSES}::test_a_run_that_was_killed_goes_on_where_it_was_and_its_orphan_is_ended_first",),
     ),

@@ -82,7 +82,7 @@ async def test_a_copying_that_is_cancelled_stops_and_leaves_nothing(
     copying = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
-    def for_ever(_path: Path, _part: Path, _target: Path, go_on: Any) -> None:
+    def for_ever(_raw: sqlite3.Connection, _part: Path, _target: Path, go_on: Any) -> None:
         token.run_sync_soon(copying.set)
         while True:
             go_on()

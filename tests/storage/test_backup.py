@@ -150,8 +150,8 @@ def test_a_copy_that_does_not_hold_together_is_none(
     """The database is sound to look at, and its index is not: only the check of the copy tells."""
     copy = storage.sqlite.backup._copy
 
-    def badly(path: Path, part: Path, *rest: object) -> None:
-        copy(path, part, *rest)  # type: ignore[arg-type]
+    def badly(raw: sqlite3.Connection, part: Path, *rest: object) -> None:
+        copy(raw, part, *rest)  # type: ignore[arg-type]
         with closing(sqlite3.connect(part)) as raw:
             raw.execute("PRAGMA writable_schema = ON")
             raw.execute("DELETE FROM sqlite_schema WHERE name = 'companies_due'")
@@ -170,10 +170,11 @@ def test_a_disk_that_is_full_is_nobody_s_fault_and_leaves_nothing(
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     error.sqlite_errorname = "SQLITE_FULL"
 
-    def full(*_args: object) -> None:
-        raise error
+    class Full(sqlite3.Connection):
+        def execute(self, *_args: object) -> sqlite3.Cursor:
+            raise error
 
-    monkeypatch.setattr(storage.sqlite.backup, "open_copier", full)
+    monkeypatch.setattr(storage.sqlite.backup, "open_copier", partial(sqlite3.connect, factory=Full))
     with pytest.raises(StoreUnavailable):
         back_up(source, tmp_path / "copy.db")
     assert everything_beside(source) == {"companies.db"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -158,6 +159,23 @@ async def closing_cancelled(path: str) -> None:
         with trio.move_on_after(0.1):
             say("leaving")
             await runtime.aclose()
+
+
+async def copies_its_file(path: str) -> None:
+    """Reads its own files, waits for a line while others look, and goes on."""
+    async with opened(path, executions_max=0) as runtime:
+        acme = runtime.company("acme")
+        await acme.ask(Submit("before", handler="step"))
+        if sys.stdin.readline() == "folder\n":
+            shutil.copytree(os.path.dirname(path), f"{path}.copy")
+        else:
+            shutil.copy(path, f"{path}.copy")
+        say("copied")
+        sys.stdin.readline()
+        for n in range(20):
+            await acme.ask(Submit("after", handler="step", id=f"after{n}"))
+        say("acknowledged")
+        await trio.sleep_forever()
 
 
 async def until_a_signal(path: str) -> None:
