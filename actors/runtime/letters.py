@@ -21,7 +21,7 @@ from storage.codec import check_name
 from storage.errors import classify, refused, unavailable
 from storage.location import locate
 from storage.nursery import bare_nursery
-from storage.opening import open_sender
+from storage.opening import create_empty, open_sender
 from storage.store import Connection, read, transaction
 
 from .reader import Reader
@@ -139,17 +139,26 @@ class Inbox(Reader):
 
 
 @asynccontextmanager
-async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) -> AsyncIterator[Inbox]:
-    """Open an existing database to send messages to its host, from any process, beside whoever runs it.
+async def open_inbox(
+    path: str | os.PathLike[str], *, busy_s: float = BUSY_S, create: bool = False
+) -> AsyncIterator[Inbox]:
+    """Open a database to send messages to its host, from any process, beside whoever runs it.
 
-    ``busy_s``: how many seconds sending waits for others' transactions. Raises `NotADatabase` (also if
-    there is no such file), `SchemaTooNew`, `StoreUnavailable`.
+    ``busy_s``: how many seconds sending waits for others' transactions. ``create``: if there is no such file,
+    create an empty database, whose first host then finds what was sent. Raises `NotADatabase` (also if there is
+    no such file and ``create`` is false), `SchemaTooNew`, `StoreUnavailable`.
     """
     from storage.bridge import open_bridge
 
     name, busy_ms = locate(path), round(busy_s * 1000)
     async with bare_nursery(), open_bridge() as bridge:
-        yield Inbox(name, await bridge.connect(lambda: open_sender(name, busy_ms=busy_ms)))
+        yield Inbox(name, await bridge.connect(lambda: _open(name, busy_ms, create)))
+
+
+def _open(name: str, busy_ms: int, create: bool) -> sqlite3.Connection:
+    if create:
+        create_empty(name)
+    return open_sender(name, busy_ms=busy_ms)
 
 
 def letter_of(row: inbox.InboxRow) -> Letter:
