@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any, Final, TextIO
@@ -32,21 +31,21 @@ from actors import (
 from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.maintenance import maintain
-from actors.cli.output import Output, complain
-from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, SteerOptions, parse
+from actors.cli.options import DemoOptions, Options, ReadOptions, RunOptions, SendOptions
+from actors.cli.outcome import all_completed, next_steps, summary_lines, unfinished, why
+from actors.cli.output import Output, complain, present_ms
+from actors.cli.parser import parse
 from actors.cli.plan import PlanError, read_plan
 from actors.cli.progress import open_view
 from actors.cli.read import CompanyNotThere, read
 from actors.cli.run import Ended, execute
-from actors.cli.sending import steer
-from actors.cli.standing import all_completed, next_steps, summary_lines, unfinished, why
+from actors.cli.sending import send
 from actors.cli.submission import TaskNotThere
-from actors.sentences import plain
 
 EXIT_COMPLETED: Final = 0
 EXIT_UNFINISHED: Final = 1
 EXIT_UNUSABLE: Final = 2
-GO_ON: Final = "Run the same command again to go on."
+CONTINUE: Final = "Run the same command again to continue."
 
 _UNUSABLE: Final = (
     PlanError,
@@ -90,8 +89,8 @@ async def _carry_out(options: Options) -> int:
     _log_to(complain, complain)
     if isinstance(options, ReadOptions):
         return await read(options, Output(sys.stdout))
-    if isinstance(options, SteerOptions):
-        return await steer(options, Output(sys.stdout))
+    if isinstance(options, SendOptions):
+        return await send(options, Output(sys.stdout))
     if not isinstance(options, RunOptions | DemoOptions):
         return await maintain(options, Output(sys.stdout))
     stdout = sys.stdout
@@ -110,7 +109,7 @@ async def _run(options: RunOptions, stdout: TextIO) -> int:
         steps = next_steps(ended.statuses, options.plan, options.db)
         lines = _summary(ended)
         if ended.interrupts:
-            lines += ["", GO_ON]
+            lines += ["", CONTINUE]
         elif steps:
             lines += ["", "Try next:", *(f"  {step}" for step in steps)]
         view.summary(lines, facts(ended, status))
@@ -126,7 +125,7 @@ async def _demo(options: DemoOptions, stdout: TextIO) -> int:
         status = exit_status(ended)
         if status == EXIT_UNFINISHED and as_intended(ended.statuses):
             status = EXIT_COMPLETED
-        lines = ["", GO_ON] if ended.interrupts else demo_lines(run, ended.statuses)
+        lines = ["", CONTINUE] if ended.interrupts else demo_lines(run, ended.statuses)
         view.summary([*_summary(ended), *lines], facts(ended, status))
     return status
 
@@ -138,15 +137,15 @@ def exit_status(ended: Ended) -> int:
 
 
 def _summary(ended: Ended) -> list[str]:
-    lines = summary_lines(ended.tallies, ended.statuses, _now_ms())
-    lines += [f"{plain(attempt)} was interrupted and runs again" for attempt in ended.report.interrupted]
-    lines += [f"{plain(attempt)} would not end and was left behind" for attempt in ended.report.abandoned]
+    lines = summary_lines(ended.tallies, ended.statuses, present_ms())
+    lines += [f"{attempt} was interrupted and runs again" for attempt in ended.report.interrupted]
+    lines += [f"{attempt} did not end and was left behind" for attempt in ended.report.abandoned]
     return lines
 
 
 def facts(ended: Ended, status: int) -> dict[str, Any]:
     """The summary for programs."""
-    now_ms = _now_ms()
+    now_ms = present_ms()
     return {
         "exit_status": status,
         "companies": {
@@ -162,10 +161,6 @@ def facts(ended: Ended, status: int) -> dict[str, Any]:
     }
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 # --- errors -------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +171,7 @@ def _exit_status_of(error: BaseException) -> int:
         return EXIT_INTERRUPTED
     if not all(isinstance(leaf, (*_UNUSABLE, TurnkeeperError)) for leaf in leaves):
         raise error
-    complain(plain(str(leaves[0])))
+    complain(str(leaves[0]))
     return EXIT_UNUSABLE if isinstance(leaves[0], _UNUSABLE) else EXIT_UNFINISHED
 
 
@@ -202,7 +197,7 @@ def _log_to(note: Callable[[str], None], warn: Callable[[str], None]) -> None:
         if said not in KINDS:
             who = "/".join(str(entry[key]) for key in ("company", "task") if key in entry)
             rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key not in _LOG_KEYS)
-            text = plain(": ".join(part for part in (who, said, rest) if part))
+            text = ": ".join(part for part in (who, said, rest) if part)
             (note if method in _TALK else warn)(text)
         raise structlog.DropEvent
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors import Retry, Runtime, TaskStatus, WorkState
-from actors.cli.parser import DemoOptions, RunOptions
+from actors.cli.options import DemoOptions, RunOptions
 from actors.cli.progress import View
-from actors.sentences import plain
 
 PLAN: Final = Path(__file__).with_name("demo.toml")
 STUCK: Final = ("observatory", "dome")
@@ -79,6 +78,5 @@ def demo_lines(options: RunOptions, statuses: Sequence[TaskStatus]) -> list[str]
     ]
     width = max(len(what) for what, _ in steps)
     return lines + [
-        f"  {what:<{width}}  {plain(shlex.join(['python', '-m', 'actors', *command]))}"
-        for what, command in steps
+        f"  {what:<{width}}  {shlex.join(['python', '-m', 'actors', *command])}" for what, command in steps
     ]

@@ -1,4 +1,4 @@
-"""The commands that look after a database: a copy of it, letting go of what is old, deleting a company."""
+"""The commands that maintain a database: a copy of it, pruning, deleting a company."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import trio
 
 from actors import DatabaseInUse, PruneReport, Retention, backup, delete_company, open_reader, prune
 from actors.cli.interrupts import EXIT_INTERRUPTED, Interrupts
+from actors.cli.options import BackupOptions, DeleteOptions, MaintenanceOptions, PruneOptions
 from actors.cli.output import Output, complain
-from actors.cli.parser import BackupOptions, DeleteOptions, MaintenanceOptions, PruneOptions
 from actors.cli.read import CompanyNotThere
-from actors.sentences import plain
 
 T = TypeVar("T")
 
@@ -24,8 +23,8 @@ MISUSED: Final = 2
 
 
 async def maintain(options: MaintenanceOptions, out: Output) -> int:
-    """Carry out the command; returns the exit status. Ctrl-C stops it: what was done so far is done, a copy that is
-    not whole is not there.
+    """Carry out the command; returns the exit status. Ctrl-C stops it: what was done so far stays done, and an
+    incomplete copy is removed.
     """
     structlog.configure(processors=[_log_line], cache_logger_on_first_use=False)
     status = EXIT_INTERRUPTED
@@ -40,7 +39,7 @@ async def maintain(options: MaintenanceOptions, out: Output) -> int:
 def _log_line(_logger: object, _method: str, entry: Mapping[str, Any]) -> str:
     """What is logged goes to standard error, one line each."""
     rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key != "event")
-    complain(plain(f"{entry.get('event', '')}: {rest}"))
+    complain(f"{entry.get('event', '')}: {rest}")
     raise structlog.DropEvent
 
 
@@ -62,14 +61,14 @@ async def _where_nobody_runs(act: Callable[[], Awaitable[int]]) -> int:
         return await act()
     except DatabaseInUse as error:
         complain(
-            f"{plain(str(error))}. A host prunes by itself (open_runtime(retention=…)), or when it is asked"
+            f"{error}. A running host prunes by itself (open_runtime(retention=…)) or when asked (Runtime.prune)"
         )
         return NOT_DONE
 
 
 async def _backup(options: BackupOptions, out: Output) -> int:
     size = await backup(options.db, options.target)
-    out.line(f"{plain(str(options.target))}: {size} bytes, checked")
+    out.line(f"{options.target}: {size} bytes, checked")
     return DONE
 
 
@@ -83,7 +82,7 @@ async def _prune(options: PruneOptions, out: Output) -> int:
     )
     if retention.keeps_all:
         complain(
-            "nothing is old: say for how many days to keep --events-days, --attempts-days, --tasks-days, …"
+            "nothing to prune: say how many days to keep what, with --events-days, --tasks-days and so on"
         )
         return MISUSED
     report = await prune(options.db, retention)
@@ -96,7 +95,7 @@ def _seconds(days: int | None) -> float | None:
 
 
 def _said(report: PruneReport) -> str:
-    gone = f"gone: {report.tasks} tasks, {report.attempts} attempts, {report.events} events"
+    gone = f"deleted: {report.tasks} tasks, {report.attempts} attempts, {report.events} events"
     return gone + (f"; {report.errors} companies could not be pruned" if report.errors else "")
 
 
@@ -105,7 +104,7 @@ async def _delete(options: DeleteOptions, out: Output) -> int:
         return await _ask(options, out)
     deleted = await delete_company(options.db, options.company)
     out.line(
-        f"{plain(deleted.name)} is deleted:"
+        f"{deleted.name} is deleted:"
         f" {deleted.tasks} tasks, {deleted.attempts} attempts, {deleted.events} events"
     )
     return DONE
@@ -118,8 +117,7 @@ async def _ask(options: DeleteOptions, out: Output) -> int:
         if options.company not in known:
             raise CompanyNotThere(options.company, known)
         tasks = await reader.company(options.company).tasks(archived=True)
-    name = plain(options.company)
     out.line(
-        f"{name} has {len(tasks)} tasks. They go for ever, with their results and events: say --yes to delete"
+        f"{options.company} has {len(tasks)} tasks. Add --yes to delete them for ever, with their results and events"
     )
     return NOT_DONE

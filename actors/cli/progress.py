@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from actors import KINDS, Event
 from actors.cli.events import event_json, event_sentence
+from actors.cli.outcome import Tally
 from actors.cli.output import Output, complain
-from actors.cli.standing import Tally
 from actors.sentences import clock, plain
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class LiveView:
         from rich.text import Text
 
         with _broken_terminal():
-            self._progress.console.print(Text(text), soft_wrap=True)
+            self._progress.console.print(Text(plain(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Where standard error is the terminal too, rich puts it above the bars."""

@@ -16,12 +16,11 @@ import trio
 from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
 from actors.cli.events import closing
 from actors.cli.interrupts import CostsNoTry, Interrupts
-from actors.cli.parser import RunOptions
+from actors.cli.options import RunOptions
+from actors.cli.outcome import Tally, at_rest, goes_on, tally
 from actors.cli.plan import COMMAND, Plan
 from actors.cli.progress import View
-from actors.cli.standing import Tally, at_rest, goes_on, tally
 from actors.cli.submission import move, require_tasks, submit
-from actors.sentences import plain
 
 DRAIN_S: Final = 30.0
 """How long the first Ctrl-C waits for what executes; then it becomes the second."""
@@ -37,7 +36,7 @@ most one part in so many of the time; when nothing is in flight any more, one lo
 STALE_S: Final = 2.0
 """A state can change without an event (a rest after crashes ends): so look again after this time."""
 
-STAYS: Final = "nothing goes on without a person: waits for what other commands send. Ctrl-C ends it"
+STAYS: Final = "nothing continues without a person: waiting for messages and schedules. Ctrl-C ends it"
 
 Hook = Callable[[Runtime, Sequence[TaskStatus]], Awaitable[bool]]
 """Called when nothing goes on; says whether it set something going."""
@@ -144,7 +143,9 @@ class _Session:
             active = [one for one in waiting if one.paused_ms is None]
             if active:
                 which = "1 schedule fires" if len(active) == 1 else f"{len(active)} schedules fire"
-                self._view.note(f"{plain(name)}: {which} only while a host runs: --stay keeps this one")
+                self._view.note(
+                    f"{name}: {which} only while a host runs: use --stay to keep this one running"
+                )
 
     def _say_what_is_not_in_the_plan(self) -> None:
         planned = {(company.name, task.id) for company in self._plan.companies for task in company.tasks}
@@ -152,7 +153,7 @@ class _Session:
             more = sum(goes_on(status) for status in statuses if (company, status.id) not in planned)
             if more:
                 which = "1 task that is" if more == 1 else f"{more} tasks that are"
-                self._view.note(f"{plain(company)}: {which} not in this plan will go on too")
+                self._view.note(f"{company}: {which} not in this plan will continue too")
 
     async def _until_rest(self) -> None:
         while True:
@@ -185,7 +186,7 @@ class _Session:
         await self._interrupts.reach(1)
         limit = f" within {self._drain_s:g} s" if self._interrupts.hasty else ""
         self._view.note(
-            f"interrupted: what executes may finish{limit}, nothing new starts. Once more stops it now"
+            f"interrupted: running attempts may finish{limit}, nothing new starts. Interrupt again to stop them now"
         )
         working.cancel()
 
@@ -199,12 +200,12 @@ class _Session:
 
             async def until_asked_again() -> None:
                 await self._interrupts.reach(2)
-                self._view.note("interrupted again: stops now. Once more leaves at once")
+                self._view.note("interrupted again: stopping now. A third interrupt leaves at once")
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_asked_again)
             if not await self._runtime.drain(self._drain_s):
-                self._view.note(f"not finished after {self._drain_s:g} s: stops it now")
+                self._view.note(f"not finished after {self._drain_s:g} s: stopping now")
             nursery.cancel_scope.cancel()
         self._changed |= set(self._by_company)
         await self._look()

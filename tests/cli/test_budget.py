@@ -24,7 +24,8 @@ from actors import (
     describe_reason,
 )
 from actors.cli.advice import advice
-from actors.cli.parser import SteerOptions, parse
+from actors.cli.options import SendOptions
+from actors.cli.parser import parse
 from actors.cli.plan import PlanError, read_plan
 from actors.messages import BudgetSettings
 
@@ -96,7 +97,7 @@ def test_a_budget_that_is_none_is_refused_with_its_line(tmp_path: Path, line: st
 )
 def test_a_command_makes_its_message(words: str, message: Message[object]) -> None:
     options = parse([*words.split(), "--db", "x.db"])
-    assert isinstance(options, SteerOptions)
+    assert isinstance(options, SendOptions)
     assert options.command.message(options.given) == message
 
 
@@ -116,21 +117,21 @@ def test_a_command_without_what_it_needs_is_refused(words: str, capsys: pytest.C
         (
             "budget acme 1000",
             BudgetSettings(1000, 20, 300),
-            "may spend 1,000 in all; 20 are spent, 300 reserved",
+            "may spend 1,000 in all; 20 spent, 300 reserved",
         ),
         (
             "budget acme none",
             BudgetSettings(None, 20, 0, changed=False),
-            "may spend anything, as before; 20 are spent, 0 reserved",
+            "may spend any amount, as before; 20 spent, 0 reserved",
         ),
-        ("next acme/t", Moved("t", 1, RunStatus.QUEUED), "goes on"),
-        ("approve acme/t gate", Moved("t", 1, RunStatus.QUEUED), "has its gate gate approved"),
+        ("next acme/t", Moved("t", 1, RunStatus.QUEUED), "continues"),
+        ("approve acme/t gate", Moved("t", 1, RunStatus.QUEUED), "is approved at gate gate"),
         ("send-back acme/t draft no", Moved("t", 2, RunStatus.QUEUED), "does draft again, in run 2"),
     ],
 )
 def test_what_was_done_is_said(words: str, reply: object, said: str) -> None:
     options = parse([*words.split(), "--db", "x.db"])
-    assert isinstance(options, SteerOptions)
+    assert isinstance(options, SendOptions)
     assert options.command.said(options.given, reply) == said
 
 

@@ -30,18 +30,18 @@ from actors import (
     Unpause,
 )
 from actors.cli import main
-from actors.cli.parser import (
+from actors.cli.arguments import TaskName
+from actors.cli.message_commands import MESSAGE_COMMANDS
+from actors.cli.options import (
     BackupOptions,
     DeleteOptions,
     DemoOptions,
     PruneOptions,
     ReadOptions,
     RunOptions,
-    SteerOptions,
-    TaskName,
-    parse,
+    SendOptions,
 )
-from actors.cli.steering import COMMANDS
+from actors.cli.parser import parse
 
 DB = Path("x.db")
 
@@ -168,7 +168,7 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
 def test_arguments_become_the_message_that_is_sent(argv: str, message: object) -> None:
     words = [word.replace("_", " ") for word in argv.split()]
     options = parse([*words, "--db", "x.db"])
-    assert isinstance(options, SteerOptions)
+    assert isinstance(options, SendOptions)
     assert options.command.message(options.given) == message
     assert type(message) is options.command.kind
     assert options.given.company == "a"
@@ -182,7 +182,7 @@ def test_every_command_takes_the_same_arguments_besides_its_own() -> None:
     options = parse(
         ["pause", "a", "--later", "--timeout", "2.5", "--message-id", "m", "--json", "--db", "x.db"]
     )
-    assert isinstance(options, SteerOptions)
+    assert isinstance(options, SendOptions)
     assert (options.later, options.timeout_s, options.message_id, options.json) == (True, 2.5, "m", True)
 
 
@@ -190,21 +190,22 @@ def test_every_command_takes_the_same_arguments_besides_its_own() -> None:
     ("argv", "said"),
     [
         ("", "the following arguments are required: COMMAND"),
-        ("walk", "invalid choice: 'walk'"),
+        ("walk", "there is no command 'walk'"),
+        ("statsu", "there is no command 'statsu': did you mean \"status\"?"),
         ("run p.toml", "the following arguments are required: --db"),
         ("run --db x.db", "the following arguments are required: PLAN.toml"),
         ("run p.toml --db x.db --retry b", "a task is named COMPANY/TASK, not 'b'"),
         ("run p.toml --db x.db --retry a/b/c", "a task is named COMPANY/TASK, not 'a/b/c'"),
         ("run p.toml --db x.db --start /b", "a task is named COMPANY/TASK, not '/b'"),
-        ("run p.toml --db x.db --executions-max -1", "a whole number from 0 is needed, not '-1'"),
-        ("run p.toml --db x.db --executions-max ²", "a whole number from 0 is needed, not '²'"),
+        ("run p.toml --db x.db --executions-max -1", "must be an integer of 0 or more, not '-1'"),
+        ("run p.toml --db x.db --executions-max ²", "must be an integer of 0 or more, not '²'"),
         ("run p.toml --db x.db --durability some", "invalid choice: 'some'"),
         ("run p.toml --db x.db --dur full", "unrecognized arguments: --dur full"),
         ("explain --db x.db", "the following arguments are required: COMPANY/TASK"),
-        ("log --db x.db --after 99999999999999999999", "a whole number from 0 is needed"),
+        ("log --db x.db --after 99999999999999999999", "must be an integer of 0 or more"),
         ("status --db x.db --follow", "unrecognized arguments: --follow"),
         ("backup --db x.db", "the following arguments are required: TARGET"),
-        ("prune --db x.db --tasks-days 1.5", "a whole number from 0 is needed, not '1.5'"),
+        ("prune --db x.db --tasks-days 1.5", "must be an integer of 0 or more, not '1.5'"),
         ("delete --db x.db --yes", "the following arguments are required: COMPANY"),
     ],
 )
@@ -238,7 +239,7 @@ def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFi
         "prune",
         "delete",
         *reads,
-        *(command.name for command in COMMANDS),
+        *(command.name for command in MESSAGE_COMMANDS),
         "130 interrupted",
     ):
         assert word in out

@@ -21,7 +21,7 @@ import trio
 
 from actors import AttemptEnd, AttemptView, Event, open_reader
 from actors.cli import run
-from actors.cli.parser import TaskName
+from actors.cli.arguments import TaskName
 
 from .conftest import PATIENCE_S, Done, Place
 from .test_run import events_of
@@ -128,12 +128,12 @@ def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
     process = place.start("run", "plan.toml")
     gates.until_up()
     process.send_signal(number)
-    read_until(process, "interrupted: what executes may finish")
+    read_until(process, "interrupted: running attempts may finish")
     gates.go()
     done = finish(process)
     assert (done.status, done.err) == (130, "")
     assert "acme  1 of 2 completed, 1 queued" in done.lines
-    assert done.lines[-1] == "Run the same command again to go on."
+    assert done.lines[-1] == "Run the same command again to continue."
     assert ends_of(place.db, "gated") == [AttemptEnd.SUCCEEDED]
     assert ends_of(place.db, "after") == []
     again = place.run()
@@ -147,7 +147,7 @@ def test_two_ctrl_c_stop_it_now_and_running_it_again_costs_no_try(
     process = place.start("run", "plan.toml")
     pid = gates.until_up()
     process.send_signal(signal.SIGINT)
-    read_until(process, "interrupted: what executes may finish")
+    read_until(process, "interrupted: running attempts may finish")
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.status == 130
@@ -203,7 +203,7 @@ def test_a_plain_function_that_does_not_end_does_not_keep_the_process(place: Pla
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.status == 130
-    assert "acme/a/1/main/1 would not end and was left behind" in done.lines
+    assert "acme/a/1/main/1 did not end and was left behind" in done.lines
 
 
 def test_what_has_not_finished_when_the_patience_ends_is_stopped(
@@ -217,7 +217,7 @@ def test_what_has_not_finished_when_the_patience_ends_is_stopped(
     place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_slow:slow'\n")
     done = place.run()
     assert done.status == 130
-    assert "not finished after 0.1 s: stops it now" in done.lines
+    assert "not finished after 0.1 s: stopping now" in done.lines
     assert ends_of(place.db, "a") == [AttemptEnd.INTERRUPTED]
 
 
@@ -272,13 +272,13 @@ def test_the_demo_killed_again_and_again_is_finished_by_running_it_again(
 
 def test_the_demo_shows_what_it_promises_and_its_commands_can_be_pasted(place: Place, finish: Finish) -> None:
     said = place.cli("demo", "--help").out
-    assert "0 it ended as it should, with at most one task left, which waits for you" in said
+    assert "0 it ended as intended, with at most one task left, which waits for you" in said
     done = finish(place.start("demo"))
     assert (done.status, done.err) == (0, "")
     for word in (
-        "bakery/bread: attempt 1 of weigh failed, tries again in",
+        "bakery/bread: attempt 1 of weigh failed, will be tried again in",
         "observatory: 2 tasks are blocked by dome: observe, publish",
-        "observatory: 2 tasks are free again: observe, publish",
+        "observatory: 2 tasks are no longer blocked: observe, publish",
         "bakery/open-shop waits for a person to start it since ",
         "Try next:",
     ):
@@ -300,10 +300,11 @@ def test_a_database_is_read_beside_the_process_that_runs_it_and_cannot_be_run_tw
     host = place.start("run", "plan.toml")
     gates.until_up()
     status = place.cli("status").lines
-    assert status[0].startswith(f"process {host.pid} runs this database since ")
+    assert status[0].startswith(f"process {host.pid} has run this database since ")
     assert status[2] == "acme: 0 of 2 completed, 1 running, 1 waiting"
-    assert status[3].startswith("  gated executes main")
-    assert status[4] == "  after waits for gated"
+    assert status[3] == "  may run 1 task at a time (weight 1)"
+    assert status[4].startswith("  gated executes main")
+    assert status[5] == "  after waits for gated"
     queue = place.cli("queue").lines
     assert [line.split()[1:4] for line in queue] == [
         ["running", "P2", "acme/gated"],
@@ -349,9 +350,9 @@ def test_a_log_can_be_followed_before_the_first_run(
     waits_for_the_file = there != "a database of another company"
     if waits_for_the_file or company:
         what = (
-            f"there is no database {place.db} yet: waits for the first run to make it"
+            f"there is no database {place.db} yet: waiting for the first run to create it"
             if waits_for_the_file
-            else "there is no company acme; there are: other. Waits for it"
+            else "there is no company acme; there are: other. Waiting for it"
         )
         assert log.stderr is not None
         with alarm():
@@ -434,6 +435,6 @@ def test_a_run_that_stays_fires_schedules_until_it_is_interrupted(place: Place, 
     place.plan("[[companies.acme.schedules]]\nname = 'beat'\nevery = 1\nrun = 'true'\n")
     process = place.start("run", "plan.toml", "--stay")
     for _ in range(3):
-        read_until(process, "made by schedule beat for")
+        read_until(process, "submitted by schedule beat for")
     process.send_signal(signal.SIGINT)
     assert finish(process).status == 130

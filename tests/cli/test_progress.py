@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from actors.cli.outcome import Tally
 from actors.cli.output import Output
 from actors.cli.progress import COMPANIES_SHOWN, JsonView, LineView, LiveView, open_view
-from actors.cli.standing import Tally
 from actors.events import Event
 from actors.states import WorkState
 

@@ -126,7 +126,7 @@ def test_the_lines_tell_what_happened_once_each(place: Place) -> None:
     for line in (
         "acme: 2 tasks added",
         "beta: 1 task added",
-        "acme/collect: attempt 1 of main begins",
+        "acme/collect: attempt 1 of main starts",
         "acme/collect: attempt 1 of main succeeded",
         "acme/collect: completed",
         "acme/report: logged by a function: count=2",
@@ -237,7 +237,7 @@ def test_a_failure_blocks_what_depends_on_it_until_it_is_retried(place: Place) -
     assert "acme  0 of 3 completed, 2 blocked, 1 failed" in done.lines
     (said,) = (line for line in done.lines if line.startswith("acme/first failed in main after 1 try"))
     assert said.endswith("exit status 4 | not yet repaired")
-    assert f"  python -m actors run {plan} --db {place.db} --retry acme/first" in done.lines
+    assert f"  python -m actors run {plan} --retry acme/first --db {place.db}" in done.lines
     again = place.run()
     assert again.status == 1
     assert [event.kind for event in events_of(place.db)].count("attempt.started") == 1
@@ -252,7 +252,7 @@ def test_a_manual_task_waits_until_it_is_started(place: Place) -> None:
     done = place.run()
     assert done.status == 1
     assert any(line.startswith("acme/by-hand waits for a person to start it since ") for line in done.lines)
-    assert f"  python -m actors run {plan} --db {place.db} --start acme/by-hand" in done.lines
+    assert f"  python -m actors run {plan} --start acme/by-hand --db {place.db}" in done.lines
     assert place.run("--start", "acme/by-hand").status == 0
 
 
@@ -313,8 +313,8 @@ def test_a_changed_plan_adds_its_new_tasks_and_says_what_it_ignored(place: Place
     done = place.run()
     assert done.status == 0
     assert "acme: 1 task added" in done.lines
-    kept = "acme: changed in the plan since it was stored, and kept as it was: a."
-    assert f"{kept} Give a task another id to run it as the plan has it now" in done.lines
+    kept = "acme: changed in the plan but kept as stored: a."
+    assert f"{kept} Give a task another id to run its new definition" in done.lines
     assert results_of(place.db, "acme", "a")["main"]["output"] == "old\n"
     assert results_of(place.db, "acme", "b")["main"]["output"] == "new\n"
 
@@ -334,7 +334,7 @@ def test_what_another_plan_left_in_the_database_goes_on_too_and_that_is_said(
     monkeypatch.setattr(run._Session, "_say_what_is_not_in_the_plan", say_and_let_it_go_on)
     done = place.run()
     assert done.status == 0
-    assert "acme: 1 task that is not in this plan will go on too" in done.lines
+    assert "acme: 1 task that is not in this plan will continue too" in done.lines
     assert done.lines[-2:] == ["acme  1 of 1 completed", "beta  1 of 1 completed"]
 
 
@@ -467,7 +467,7 @@ def test_the_read_commands_say_where_things_stand_when_no_host_runs(place: Place
     assert [line.rpartition("  ")[2] for line in timeline] == [
         'submitted "first"',
         "starts (run slot 1)",
-        "attempt 1 of main begins",
+        "attempt 1 of main starts",
         "attempt 1 of main failed, no tries left: CommandFailed: exit status 4 | not yet repaired",
         "failed in main",
     ]
@@ -520,7 +520,7 @@ def test_without_staying_later_starts_are_waited_for_and_schedules_are_not(place
     assert done.status == 0, done.out + done.err
     assert datetime.now(UTC) >= soon
     assert "acme: schedule beat is set" in done.out
-    assert "acme: 1 schedule fires only while a host runs: --stay keeps this one" in done.out
+    assert "acme: 1 schedule fires only while a host runs: use --stay to keep this one running" in done.out
     again = place.run()
     assert again.status == 0
     assert "is set" not in again.out
@@ -576,12 +576,14 @@ def test_a_run_ends_where_only_a_person_can_go_on_and_everything_says_so(place: 
     trio.run(send_back)
     explained = place.cli("explain", "acme/post").lines
     assert explained[0].startswith("acme/post waits for a person to approve approve since ")
-    assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --db ")
+    assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --later --db ")
     assert any(line.startswith('"post", run 1, submitted at ') for line in explained)
     assert "  node draft: succeeded" in explained
     at = explained.index("    was sent back:")
     assert explained[at + 1 : at + 3] == ["      shorter", "      much shorter"]
-    assert any(line.startswith("  gate approve: pending, waits for a person since ") for line in explained)
+    assert any(
+        line.startswith("  gate approve: pending, has waited for a person since ") for line in explained
+    )
     steps = place.cli("explain", "acme/steps").lines
     assert any("goes step by step: a person has to let main start since" in line for line in steps)
     told = place.cli("timeline", "acme/post").out

@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import subprocess
+import textwrap
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import trio
 
 from actors import Mode, Pause, Submit, open_inbox, open_runtime
 from actors.cli import main
-from actors.cli.steering import COMMAND_OF, COMMANDS
+from actors.cli.message_commands import COMMAND_OF, MESSAGE_COMMANDS
 from actors.runtime import intake
 from actors.wire import message_kinds
 from tests.inbox.support import Post
@@ -50,7 +51,7 @@ PLAN = """
     depends_on = ["broken"]
     run = "true"
 """
-STAYS = "nothing goes on without a person"
+STAYS = "nothing continues without a person"
 
 
 @pytest.fixture
@@ -98,12 +99,12 @@ def test_a_person_steers_a_host_and_every_command_says_what_changed(place: Place
     says("acme/report runs again, as run 2; it ", "rerun", "acme/report", "--payload", '{"week": 8}')
     until(place, "acme/report", "completed")
     says("acme/after was changed.", "edit", "acme/after", "--priority", "P1", "--title", "The end")
-    says("acme/broken goes on; it ", "retry", "acme/broken")
+    says("acme/broken continues; it ", "retry", "acme/broken")
     until(place, "acme/broken", "failed")
     (place.folder / "mended").touch()
     says("acme/broken goes first; it ", "start-now", "acme/broken")
     until(place, "acme/after", "completed")
-    says("acme is paused: what executes finishes, nothing new starts.", "pause", "acme")
+    says("acme is paused: running attempts finish, nothing new starts.", "pause", "acme")
     says("acme was paused already.", "pause", "acme")
     says(
         "acme/new is submitted; it waits: the company is paused since ",
@@ -113,36 +114,34 @@ def test_a_person_steers_a_host_and_every_command_says_what_changed(place: Place
         "--run",
         "true",
     )
-    says("acme/new was there already: nothing was changed; it ", "submit", "acme/new", "New", "--run", "true")
+    says("acme/new existed already: nothing changed; it ", "submit", "acme/new", "New", "--run", "true")
     says("acme/@6 is submitted; it ", "submit", "acme", "Another", "--goal", "g", "--mode", "manual")
     says("acme stops 1 task of goal g: @6.", "stop-goal", "acme", "g")
-    says("acme has nothing to stop of goal g.", "stop-goal", "acme", "g")
+    says("acme has nothing to stop for goal g.", "stop-goal", "acme", "g")
     says("acme/new was stopped.", "stop", "acme/new")
-    says("acme/new is stopped already: nothing was changed.", "stop", "acme/new")
-    says("acme/new was put away.", "archive", "acme/new")
-    says("acme/new was put away before.", "archive", "acme/new")
+    says("acme/new is stopped already: nothing changed.", "stop", "acme/new")
+    says("acme/new was archived.", "archive", "acme/new")
+    says("acme/new was archived before.", "archive", "acme/new")
     says("acme/new was brought back; it was stopped at ", "unarchive", "acme/new")
-    says("acme/new was not put away; it was stopped at ", "unarchive", "acme/new")
-    says("acme goes on.", "unpause", "acme")
+    says("acme/new was not archived; it was stopped at ", "unarchive", "acme/new")
+    says("acme continues.", "unpause", "acme")
     says("acme was not paused.", "unpause", "acme")
-    says("acme was not parked.", "unpark", "acme")
-    says("acme may have 2 tasks active at once and has weight 1.", "limits", "acme", "--runs-max", "2")
-    says(
-        "acme may have 2 tasks active at once and has weight 1, as before.", "limits", "acme", "--weight", "1"
-    )
-    says("new-company may have no task active at once", "limits", "new-company", "--runs-max", "0")
+    says("acme was not resting.", "unpark", "acme")
+    says("acme may run 2 tasks at once and has weight 1.", "limits", "acme", "--runs-max", "2")
+    says("acme may run 2 tasks at once and has weight 1, as before.", "limits", "acme", "--weight", "1")
+    says("new-company may not run any task", "limits", "new-company", "--runs-max", "0")
     graph = place.plan('[[nodes]]\nname = "one"\nrun = "echo one"\n', "graph.toml")
     says("acme has graph small, version 1.", "define-graph", "acme", "small", str(graph))
-    says("acme has graph small as it is, version 1.", "define-graph", "acme", "small", str(graph))
+    says("acme has graph small, version 1, as before.", "define-graph", "acme", "small", str(graph))
     says("acme/drawn is submitted; it ", "submit", "acme/drawn", "Drawn", "--graph", "small")
     until(place, "acme/drawn", "completed")
     daily = ("schedule", "acme", "daily", "Daily report", "--cron", "30 7 * * *", "--run", "true")
     says("acme has schedule daily; its next time is ", *daily)
-    says("acme has schedule daily as it is; its next time is ", *daily)
+    says("acme has schedule daily, as before; its next time is ", *daily)
     says("acme has schedule daily, paused; its next time is ", "pause-schedule", "acme", "daily")
     says("acme has schedule daily; its next time is ", "resume-schedule", "acme", "daily")
     says("acme/@8 is submitted; it ", "run-now", "acme", "daily")
-    says("acme has no schedule daily any more.", "remove-schedule", "acme", "daily")
+    says("acme no longer has schedule daily.", "remove-schedule", "acme", "daily")
     assert place.cli("run-now", "acme", "daily").status == 1
     assert place.cli("result", "acme/drawn").status == 0
 
@@ -206,7 +205,7 @@ def test_where_no_host_runs_nothing_is_sent_unless_it_may_be_later(place: Place)
     assert json.loads(told.out) == {"outcome": "not_sent", "company": "acme", "id": None}
     later = place.cli("start", "acme/report", "--later", "--message-id", "mine")
     assert (later.status, later.err) == (0, "")
-    assert later.lines == ["sent: the next process that runs this database does it (message mine)"]
+    assert later.lines == ["sent: the next process that runs this database carries it out (message mine)"]
     assert place.cli("submit", "fresh/a", "Fresh", "--later", "--run", "true").status == 0
     assert place.cli("start", "fresh/a", "--later").status == 0, "the company is there with what waits for it"
     listed = place.cli("inbox").lines
@@ -215,7 +214,7 @@ def test_where_no_host_runs_nothing_is_sent_unless_it_may_be_later(place: Place)
         "waits    fresh: submit a",
         "waits    fresh: start a",
     ]
-    assert listed[3] == "no process runs this database: what waits is done by the next one"
+    assert listed[3] == "no process runs this database: the next one carries out what waits"
     again = place.run()
     assert "acme   2 of 4 completed, 1 blocked, 1 failed" in again.lines
     assert "fresh  1 of 1 completed" in again.lines
@@ -250,7 +249,7 @@ def test_a_host_that_does_not_answer_in_time_does_it_later_and_the_answer_can_be
     assert (told.status, json.loads(told.out)["outcome"]) == (4, "unanswered")
     sent = place.cli("pause", "acme", "--timeout", "0")
     assert (sent.status, sent.err) == (0, "")
-    assert sent.out.startswith("sent: the process that runs this database does it (message ")
+    assert sent.out.startswith("sent: the process that runs this database carries it out (message ")
     assert [line.split(", sent at")[0] for line in place.cli("inbox").lines] == [
         "waits    acme: start report",
         "waits    acme: pause",
@@ -301,20 +300,20 @@ def test_an_inbox_that_is_full_takes_no_more(place: Place, monkeypatch: pytest.M
         ("start acma/report", "there is no company acma; there are: acme"),
         ("pause acma", "there is no company acma"),
         ("edit acme/report", "Edit changes nothing: give at least one field"),
-        ("edit acme/report --priority high", "a whole number is needed, not 'high'"),
+        ("edit acme/report --priority high", "must be an integer, not 'high'"),
         ("edit acme/report --priority Phigh", 'priority must be a whole number or "P" and a number'),
-        ("edit acme/report --payload {", "JSON is needed"),
+        ("edit acme/report --payload {", "must be JSON"),
         ("edit acme/report --goal g --no-goal --mode hope", "invalid choice: 'hope'"),
         ("edit acme/report --run x --handler y", "not allowed with argument --run"),
         ("limits acme", "SetLimits changes nothing"),
         ("limits acme --runs-max -1", "runs_max must be from 0"),
-        ("limits acme --runs-max x", "a whole number is needed"),
+        ("limits acme --runs-max x", "must be an integer"),
         ("submit acme", "the following arguments are required: TITLE"),
         ("submit /a title", "a task is named COMPANY/TASK"),
         ("submit acme/@7 title", "ids of @ and a number are given by the queue"),
         ("submit acme title --depends-on a/b", 'must not hold "/"'),
-        ("pause acme --timeout -1", "a number of seconds from 0 is needed"),
-        ("pause acme --timeout nan", "a number of seconds from 0 is needed"),
+        ("pause acme --timeout -1", "must be a number of seconds of 0 or more"),
+        ("pause acme --timeout nan", "must be a number of seconds of 0 or more"),
         ("pause acme --message-id a/b", 'must not hold "/"'),
         ("define-graph acme g none.toml", "none.toml"),
         ("result acme/nobody", "has no task 'nobody'"),
@@ -340,7 +339,55 @@ def test_a_database_that_is_not_there_is_not_made(place: Place) -> None:
         done = place.cli(*words.split())
         assert (done.status, done.out) == (2, "")
         assert "there is no such file" in done.err
+    done = place.cli("submit", "acme", "New", "--run", "true")
+    assert (done.status, done.out) == (3, "")
+    assert done.err.endswith("Create one with run, or add --later to create it\n")
     assert list(place.folder.iterdir()) == []
+
+
+def test_what_is_sent_for_later_may_be_the_first_of_a_database_and_is_explained_while_it_waits(
+    place: Place,
+) -> None:
+    """A company can be founded from the terminal before any host has run. Until one does, the task exists only as
+    a message, which `explain` says instead of denying that there is such a task.
+    """
+    sent = place.cli("submit", "acme/a", "First", "--run", "true", "--later", "--message-id", "mine")
+    assert (sent.status, sent.err) == (0, "")
+    assert [path.name for path in place.folder.iterdir() if ".new" in path.name] == []
+    explained = place.cli("explain", "acme/a")
+    assert explained.status == 0
+    assert explained.lines[0].startswith("acme/a is not submitted yet: message mine, sent at ")
+    assert explained.lines[0].endswith(", waits in the inbox; no process runs this database.")
+    assert explained.lines[1] == "  The next process that runs it carries the message out."
+    unknown = place.cli("explain", "acme/b")
+    assert (unknown.status, unknown.out) == (2, "")
+    place.plan("[companies.other]\n")
+    assert "acme   1 of 1 completed" in place.run().lines
+    assert place.cli("explain", "acme/a").lines[0].startswith("acme/a completed at ")
+
+
+def test_a_status_shows_titles_and_what_each_company_may_do(place: Place) -> None:
+    place.plan("[companies.acme]\nruns_max = 2\nweight = 3\nbudget = 1000\n" + textwrap.dedent(PLAN))
+    place.run()
+    assert place.cli("pause", "acme", "--later").status == 0
+    place.run()
+    status = place.cli("status").lines
+    assert status[3].startswith(
+        "  may run 2 tasks at once (weight 3); may spend 1,000 in all (0 spent, 0 reserved); paused since "
+    )
+    (report,) = (line for line in status if line.startswith("  report "))
+    assert report.startswith('  report "Weekly report" ')
+    assert [line for line in status if line.startswith("  collect completed")], "its title is its id"
+
+
+def test_what_is_proposed_where_no_host_runs_can_be_pasted(place: Place) -> None:
+    place.plan(PLAN)
+    place.run()
+    step = place.cli("explain", "acme/report").lines[1]
+    assert step == f"  Start it: python -m actors start acme/report --later --db {place.db}"
+    assert main(shlex.split(step.partition("python -m actors ")[2])) == 0
+    place.run()
+    assert place.cli("explain", "acme/report").lines[0].startswith("acme/report completed at ")
 
 
 # --- what is there ----------------------------------------------------------------------------------------------------
@@ -361,7 +408,7 @@ def test_explain_is_a_sentence_with_times_and_a_command_that_can_be_pasted(place
         assert main(shlex.split(lines[1].partition("python -m actors ")[2])) == 0
         until(place, task, "completed")
     assert (
-        f"  See what it has come to: python -m actors result acme/report --db {place.db}"
+        f"  See its results: python -m actors result acme/report --db {place.db}"
         in place.cli("explain", "acme/report").lines
     )
 
@@ -443,7 +490,7 @@ def test_a_host_that_stays_does_what_comes_and_ends_in_order_when_it_is_interrup
     assert place.cli("submit", "acme/b", "b", "--run", line).status == 0
     gates.until_up()
     process.send_signal(signal.SIGINT)
-    read_until(process, "interrupted: what executes may finish")
+    read_until(process, "interrupted: running attempts may finish")
     assert place.cli("submit", "acme/c", "c", "--run", "true").status == 0, "it still takes messages"
     gates.go()
     done = finish(process)
@@ -456,11 +503,11 @@ def test_a_host_that_stays_does_what_comes_and_ends_in_order_when_it_is_interrup
 
 
 def test_every_command_has_a_name_of_its_own_and_sends_a_message_of_its_own() -> None:
-    assert len({command.name for command in COMMANDS}) == len(COMMANDS) == len(COMMAND_OF)
+    assert len({command.name for command in MESSAGE_COMMANDS}) == len(MESSAGE_COMMANDS) == len(COMMAND_OF)
     assert COMMAND_OF.keys() == message_kinds().keys() - {"SubmitMany"}, "many tasks are what a plan is for"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", MESSAGE_COMMANDS, ids=lambda command: command.name)
 def test_a_command_says_what_it_does_and_what_its_exit_status_means(
     command: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

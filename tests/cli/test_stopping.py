@@ -161,7 +161,7 @@ def test_a_service_managers_stop_within_its_limit_leaves_no_lock_and_costs_no_tr
     send(long)
     done = long.ended_within(LIMIT_S)
     assert (done.status, done.err) == (130, "")
-    assert done.lines[-1] == "Run the same command again to go on."
+    assert done.lines[-1] == "Run the same command again to continue."
     long.assert_nothing_was_lost()
 
 
@@ -204,9 +204,9 @@ def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: P
         """
     )
     process = place.start("run", "plan.toml", via=("-c", PATIENT))
-    read_until(process, "attempt 1 of main begins")
+    read_until(process, "attempt 1 of main starts")
     process.send_signal(signal.SIGTERM)
-    read_until(process, "interrupted: what executes may finish within 1000 s")
+    read_until(process, "interrupted: running attempts may finish within 1000 s")
     with alarm(), (place.folder / "go.fifo").open("w") as go:
         go.write("word\n")
     assert finish(process).status == 130
@@ -219,7 +219,7 @@ def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: P
 def test_ctrl_c_twice_leaves_no_lock_no_orphan_and_costs_no_try(begin: Begin) -> None:
     long = begin()
     long.process.send_signal(signal.SIGINT)
-    read_until(long.process, "interrupted: what executes may finish, nothing new starts")
+    read_until(long.process, "interrupted: running attempts may finish, nothing new starts")
     long.process.send_signal(signal.SIGINT)
     done = long.ended_within(PATIENCE_S)
     assert (done.status, done.err) == (130, "")
@@ -234,7 +234,7 @@ def test_a_command_that_fails_by_itself_while_ctrl_c_waits_for_it_has_failed(
         "[[companies.acme.tasks]]\nid = 'a'\nattempts_max = 1\nrun = 'echo up; read word < go.fifo; exit 3'\n"
     )
     process = place.start("run", "plan.toml")
-    read_until(process, "attempt 1 of main begins")
+    read_until(process, "attempt 1 of main starts")
     process.send_signal(signal.SIGINT)
     read_until(process, "interrupted: ")
     with alarm(), (place.folder / "go.fifo").open("w") as go:

@@ -1,0 +1,340 @@
+"""The commands that send a message to the host: one table, from which their arguments, their message and what
+they print are derived.
+
+A command is a line of `MESSAGE_COMMANDS`. It says what its address names (a task or a company), which arguments it
+takes, which message these become, and which sentence tells the reply. What is the same for all of them (sending,
+waiting, refusals, JSON) is in `actors.cli.sending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import attrs
+
+from actors import (
+    Approve,
+    Archive,
+    DefineGraph,
+    Edit,
+    Message,
+    Next,
+    Node,
+    Pause,
+    PauseSchedule,
+    RemoveSchedule,
+    Rerun,
+    ResumeSchedule,
+    Retry,
+    RunNow,
+    SendBack,
+    SetBudget,
+    SetLimits,
+    SetSchedule,
+    Start,
+    StartNow,
+    Stop,
+    StopGoal,
+    Submit,
+    Unarchive,
+    Unpark,
+    Unpause,
+)
+from actors.cli import replies
+from actors.cli.arguments import Argument, Arguments, integer, integer_or_none, option, switch
+from actors.cli.fields import Table
+from actors.cli.plan import COMMAND
+from actors.cli.replies import Given, either
+from actors.cli.source import read_source
+from actors.cli.steps import ONLY_NODE, StepReader
+from actors.cli.task_arguments import EDIT, PAYLOAD, SCHEDULE, SET_SCHEDULE, TIMES, TITLE, WORK
+
+
+def _fields(given: Given) -> dict[str, Any]:
+    """The arguments as fields of the message: they have the same names, but for ``--run``."""
+    fields = dict(given.values)
+    line = fields.pop("run", None)
+    if line is not None:
+        fields["nodes"] = [Node(ONLY_NODE, COMMAND, payload={"shell": line})]
+    return fields
+
+
+@attrs.frozen
+class MessageCommand:
+    """``kind``: the message it sends. ``about``: what the address names; the id of a new task may be left out.
+    ``said``: the sentence for the reply, without its subject. ``arguments``: what it takes besides the address; an
+    option that is not given is absent. ``make``: the message, where it is not ``kind`` of the task and the arguments.
+    ``then``: whether to print too where the task stands now. ``founds``: whether the company need not exist yet.
+    """
+
+    name: str
+    help: str
+    kind: type[Message[Any]]
+    about: Literal["task", "new task", "company"]
+    said: Callable[[Given, Any], str]
+    arguments: Arguments = ()
+    make: Callable[[Given], Message[Any]] | None = None
+    then: bool = False
+    founds: bool = False
+
+    @property
+    def required_words(self) -> tuple[str, ...]:
+        """The words that it cannot do without, besides the address, as the help calls them."""
+        return tuple(word for one in self.arguments if (word := one.required_word) is not None)
+
+    def message(self, given: Given) -> Message[Any]:
+        """Raises `InvalidMessage`, `InvalidName`, `InvalidJson`, and `PlanError` for a file that cannot be used."""
+        if self.make is not None:
+            return self.make(given)
+        address = {"task": given.task} if self.about == "task" else {}
+        return self.kind(**address, **_fields(given))
+
+
+# --- messages that are more than their arguments ------------------------------------------------------------
+
+
+def _submit(given: Given) -> Submit:
+    return Submit(id=given.task, **_fields(given))
+
+
+def _set_schedule(given: Given) -> SetSchedule:
+    fields = _fields(given)
+    times = {name: fields.pop(name) for name in TIMES if name in fields}
+    return SetSchedule(**times, task=Submit(**fields))
+
+
+def _define_graph(given: Given) -> DefineGraph:
+    """The graph of a file. Imports the modules of its functions, as reading a plan does."""
+    path: Path = given.values["file"]
+    source = read_source(path)
+    table = Table(source, (), source.values)
+    table.allow(("nodes",))
+    steps = StepReader(COMMAND, path.parent.resolve())
+    nodes = tuple(steps.node(node) for node in table.tables("nodes"))
+    return table.build(DefineGraph, {"name": given.values["graph"], "nodes": nodes}, {})
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+MESSAGE_COMMANDS: Final = (
+    MessageCommand(
+        "submit",
+        "add a task",
+        Submit,
+        "new task",
+        replies.submitted,
+        (
+            Argument("title", metavar="TITLE", help=TITLE),
+            *WORK,
+            switch("--fail-fast", "the first step that fails stops the others"),
+            option("--key", "KEY", "idempotency key: submitted again under it, it is the same task"),
+        ),
+        make=_submit,
+        then=True,
+        founds=True,
+    ),
+    MessageCommand(
+        "start",
+        "start a manual task",
+        Start,
+        "task",
+        either("was started", "did not need a start: nothing changed"),
+        then=True,
+    ),
+    MessageCommand(
+        "start-now",
+        "put a task first, even if it is manual or its company is paused",
+        StartNow,
+        "task",
+        replies.put_first,
+        then=True,
+    ),
+    MessageCommand("stop", "stop a task", Stop, "task", replies.stopped),
+    MessageCommand(
+        "retry",
+        "continue a failed or stopped task",
+        Retry,
+        "task",
+        either("continues", "is continuing already"),
+        then=True,
+    ),
+    MessageCommand(
+        "next",
+        "let the next step of a task in step mode start",
+        Next,
+        "task",
+        either("continues", "is continuing already"),
+    ),
+    MessageCommand(
+        "approve",
+        "approve a gate that a task waits at",
+        Approve,
+        "task",
+        replies.approved,
+        (
+            Argument("gate", metavar="GATE", help="the gate to approve"),
+            option("--note", "TEXT", "a note for the steps after the gate"),
+        ),
+        then=True,
+    ),
+    MessageCommand(
+        "send-back",
+        "have the result of a step done again",
+        SendBack,
+        "task",
+        replies.sent_back,
+        (
+            Argument("node", metavar="NODE", help="the step whose result is sent back"),
+            Argument("feedback", metavar="FEEDBACK", help="what should be different"),
+        ),
+        then=True,
+    ),
+    MessageCommand(
+        "rerun",
+        "run a task again from the beginning, or from a step on",
+        Rerun,
+        "task",
+        replies.rerun,
+        (
+            option(
+                "--from", "NODE", "begin with this step; keep the results it has no part in", dest="from_node"
+            ),
+            PAYLOAD,
+        ),
+        then=True,
+    ),
+    MessageCommand(
+        "edit",
+        "change a task",
+        Edit,
+        "task",
+        either("was changed", "is like this already: nothing changed"),
+        EDIT,
+    ),
+    MessageCommand(
+        "archive", "archive a task", Archive, "task", either("was archived", "was archived before")
+    ),
+    MessageCommand(
+        "unarchive",
+        "bring back an archived task",
+        Unarchive,
+        "task",
+        either("was brought back", "was not archived"),
+        then=True,
+    ),
+    MessageCommand(
+        "pause",
+        "start nothing new in a company",
+        Pause,
+        "company",
+        either("is paused: running attempts finish, nothing new starts", "was paused already"),
+    ),
+    MessageCommand(
+        "unpause", "end the pause of a company", Unpause, "company", either("continues", "was not paused")
+    ),
+    MessageCommand(
+        "limits",
+        "set how much a company may do at once",
+        SetLimits,
+        "company",
+        replies.limits,
+        (
+            option(
+                "--runs-max", "N", "how many of its tasks may run at once; 0: nothing starts", type=integer
+            ),
+            option("--weight", "N", "how many execution slots in a row it gets in each round", type=integer),
+        ),
+        founds=True,
+    ),
+    MessageCommand(
+        "budget",
+        "set how much a company may spend in all",
+        SetBudget,
+        "company",
+        replies.budget,
+        (
+            Argument(
+                "limit",
+                metavar="N",
+                type=integer_or_none,
+                help="in units of the host; 0: nothing starts; none: no limit",
+            ),
+        ),
+        founds=True,
+    ),
+    MessageCommand(
+        "schedule",
+        "submit a task again and again, or change when",
+        SetSchedule,
+        "company",
+        replies.schedule,
+        SET_SCHEDULE,
+        make=_set_schedule,
+        founds=True,
+    ),
+    MessageCommand(
+        "pause-schedule", "pause a schedule", PauseSchedule, "company", replies.schedule, (SCHEDULE,)
+    ),
+    MessageCommand(
+        "resume-schedule",
+        "end the pause of a schedule",
+        ResumeSchedule,
+        "company",
+        replies.schedule,
+        (SCHEDULE,),
+    ),
+    MessageCommand(
+        "remove-schedule",
+        "remove a schedule; the tasks that it submitted stay",
+        RemoveSchedule,
+        "company",
+        replies.schedule,
+        (SCHEDULE,),
+    ),
+    MessageCommand(
+        "run-now",
+        "submit the task of a schedule now, in addition to its times",
+        RunNow,
+        "company",
+        replies.submitted,
+        (SCHEDULE,),
+        then=True,
+    ),
+    MessageCommand(
+        "stop-goal",
+        "stop all unsettled tasks of a goal",
+        StopGoal,
+        "company",
+        replies.goal,
+        (Argument("goal", metavar="GOAL", help="the goal of the tasks"),),
+    ),
+    MessageCommand(
+        "unpark", "let a company that rests after crashes try again", Unpark, "company", replies.unparked
+    ),
+    MessageCommand(
+        "define-graph",
+        "define a named graph, for tasks to use",
+        DefineGraph,
+        "company",
+        replies.graph,
+        (
+            Argument("graph", metavar="NAME", help="the name of the graph"),
+            Argument(
+                "file",
+                metavar="FILE.toml",
+                type=Path,
+                help="its steps: [[nodes]], written like those of a plan's graph",
+            ),
+        ),
+        make=_define_graph,
+        founds=True,
+    ),
+)
+
+COMMAND_OF: Final[Mapping[str, MessageCommand]] = MappingProxyType(
+    {command.kind.__name__: command for command in MESSAGE_COMMANDS}
+)
+"""The command that sends a message: a refusal names messages, and a terminal knows commands."""
