@@ -11,23 +11,7 @@ from typing import Any, Final, TextIO
 import structlog
 import trio
 
-from actors import (
-    KINDS,
-    BackupFailed,
-    CompanyUnknown,
-    CursorTooOld,
-    DatabaseInUse,
-    ForkedProcess,
-    InvalidJson,
-    InvalidMessage,
-    InvalidName,
-    MessageConflict,
-    NotADatabase,
-    SchemaTooNew,
-    StoreUnavailable,
-    TaskUnknown,
-    TurnkeeperError,
-)
+import actors
 from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.maintenance import maintain
@@ -51,19 +35,19 @@ _UNUSABLE: Final = (
     PlanError,
     TaskNotThere,
     CompanyNotThere,
-    CompanyUnknown,
-    TaskUnknown,
-    CursorTooOld,
-    BackupFailed,
-    DatabaseInUse,
-    ForkedProcess,
-    InvalidJson,
-    InvalidMessage,
-    InvalidName,
-    MessageConflict,
-    NotADatabase,
-    SchemaTooNew,
-    StoreUnavailable,
+    actors.CompanyUnknown,
+    actors.TaskUnknown,
+    actors.CursorTooOld,
+    actors.BackupFailed,
+    actors.DatabaseInUse,
+    actors.ForkedProcess,
+    actors.InvalidJson,
+    actors.InvalidMessage,
+    actors.InvalidName,
+    actors.MessageConflict,
+    actors.NotADatabase,
+    actors.SchemaTooNew,
+    actors.StoreUnavailable,
 )
 """What the arguments, the plan or the database are to blame for."""
 
@@ -81,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         return trio.run(_carry_out, options)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except (*_UNUSABLE, TurnkeeperError, BaseExceptionGroup) as error:
+    except (*_UNUSABLE, actors.TurnkeeperError, BaseExceptionGroup) as error:
         return _exit_status_of(error)
 
 
@@ -169,7 +153,7 @@ def _exit_status_of(error: BaseException) -> int:
     leaves = list(_leaves(error))
     if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED
-    if not all(isinstance(leaf, (*_UNUSABLE, TurnkeeperError)) for leaf in leaves):
+    if not all(isinstance(leaf, (*_UNUSABLE, actors.TurnkeeperError)) for leaf in leaves):
         raise error
     complain(str(leaves[0]))
     return EXIT_UNUSABLE if isinstance(leaves[0], _UNUSABLE) else EXIT_UNFINISHED
@@ -194,7 +178,7 @@ def _log_to(note: Callable[[str], None], warn: Callable[[str], None]) -> None:
 
     def show(_logger: object, method: str, entry: Mapping[str, Any]) -> str:
         said = str(entry.get("event", ""))
-        if said not in KINDS:
+        if said not in actors.KINDS:
             who = "/".join(str(entry[key]) for key in ("company", "task") if key in entry)
             rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key not in _LOG_KEYS)
             text = ": ".join(part for part in (who, said, rest) if part)

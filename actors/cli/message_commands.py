@@ -15,34 +15,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from actors import (
-    Approve,
-    Archive,
-    DefineGraph,
-    Edit,
-    Message,
-    Next,
-    Node,
-    Pause,
-    PauseSchedule,
-    RemoveSchedule,
-    Rerun,
-    ResumeSchedule,
-    Retry,
-    RunNow,
-    SendBack,
-    SetBudget,
-    SetLimits,
-    SetSchedule,
-    Start,
-    StartNow,
-    Stop,
-    StopGoal,
-    Submit,
-    Unarchive,
-    Unpark,
-    Unpause,
-)
+import actors
 from actors.cli import replies
 from actors.cli.arguments import Argument, Arguments, integer, integer_or_none, option, switch
 from actors.cli.fields import Table
@@ -58,7 +31,7 @@ def _fields(given: Given) -> dict[str, Any]:
     fields = dict(given.values)
     line = fields.pop("run", None)
     if line is not None:
-        fields["nodes"] = [Node(ONLY_NODE, COMMAND, payload={"shell": line})]
+        fields["nodes"] = [actors.Node(ONLY_NODE, COMMAND, payload={"shell": line})]
     return fields
 
 
@@ -72,11 +45,11 @@ class MessageCommand:
 
     name: str
     help: str
-    kind: type[Message[Any]]
+    kind: type[actors.Message[Any]]
     about: Literal["task", "new task", "company"]
     said: Callable[[Given, Any], str]
     arguments: Arguments = ()
-    make: Callable[[Given], Message[Any]] | None = None
+    make: Callable[[Given], actors.Message[Any]] | None = None
     then: bool = False
     founds: bool = False
 
@@ -85,7 +58,7 @@ class MessageCommand:
         """The words that it cannot do without, besides the address, as the help calls them."""
         return tuple(word for one in self.arguments if (word := one.required_word) is not None)
 
-    def message(self, given: Given) -> Message[Any]:
+    def message(self, given: Given) -> actors.Message[Any]:
         """Raises `InvalidMessage`, `InvalidName`, `InvalidJson`, and `PlanError` for a file that cannot be used."""
         if self.make is not None:
             return self.make(given)
@@ -96,17 +69,17 @@ class MessageCommand:
 # --- messages that are more than their arguments ------------------------------------------------------------
 
 
-def _submit(given: Given) -> Submit:
-    return Submit(id=given.task, **_fields(given))
+def _submit(given: Given) -> actors.Submit:
+    return actors.Submit(id=given.task, **_fields(given))
 
 
-def _set_schedule(given: Given) -> SetSchedule:
+def _set_schedule(given: Given) -> actors.SetSchedule:
     fields = _fields(given)
     times = {name: fields.pop(name) for name in TIMES if name in fields}
-    return SetSchedule(**times, task=Submit(**fields))
+    return actors.SetSchedule(**times, task=actors.Submit(**fields))
 
 
-def _define_graph(given: Given) -> DefineGraph:
+def _define_graph(given: Given) -> actors.DefineGraph:
     """The graph of a file. Imports the modules of its functions, as reading a plan does."""
     path: Path = given.values["file"]
     source = read_source(path)
@@ -114,7 +87,7 @@ def _define_graph(given: Given) -> DefineGraph:
     table.allow(("nodes",))
     steps = StepReader(COMMAND, path.parent.resolve())
     nodes = tuple(steps.node(node) for node in table.tables("nodes"))
-    return table.build(DefineGraph, {"name": given.values["graph"], "nodes": nodes}, {})
+    return table.build(actors.DefineGraph, {"name": given.values["graph"], "nodes": nodes}, {})
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -123,7 +96,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "submit",
         "add a task",
-        Submit,
+        actors.Submit,
         "new task",
         replies.submitted,
         (
@@ -139,7 +112,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "start",
         "start a manual task",
-        Start,
+        actors.Start,
         "task",
         either("was started", "did not need a start: nothing changed"),
         then=True,
@@ -147,16 +120,16 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "start-now",
         "put a task first, even if it is manual or its company is paused",
-        StartNow,
+        actors.StartNow,
         "task",
         replies.put_first,
         then=True,
     ),
-    MessageCommand("stop", "stop a task", Stop, "task", replies.stopped),
+    MessageCommand("stop", "stop a task", actors.Stop, "task", replies.stopped),
     MessageCommand(
         "retry",
         "continue a failed or stopped task",
-        Retry,
+        actors.Retry,
         "task",
         either("continues", "is continuing already"),
         then=True,
@@ -164,14 +137,14 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "next",
         "let the next step of a task in step mode start",
-        Next,
+        actors.Next,
         "task",
         either("continues", "is continuing already"),
     ),
     MessageCommand(
         "approve",
         "approve a gate that a task waits at",
-        Approve,
+        actors.Approve,
         "task",
         replies.approved,
         (
@@ -183,7 +156,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "send-back",
         "have the result of a step done again",
-        SendBack,
+        actors.SendBack,
         "task",
         replies.sent_back,
         (
@@ -195,7 +168,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "rerun",
         "run a task again from the beginning, or from a step on",
-        Rerun,
+        actors.Rerun,
         "task",
         replies.rerun,
         (
@@ -209,18 +182,18 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "edit",
         "change a task",
-        Edit,
+        actors.Edit,
         "task",
         either("was changed", "is like this already: nothing changed"),
         EDIT,
     ),
     MessageCommand(
-        "archive", "archive a task", Archive, "task", either("was archived", "was archived before")
+        "archive", "archive a task", actors.Archive, "task", either("was archived", "was archived before")
     ),
     MessageCommand(
         "unarchive",
         "bring back an archived task",
-        Unarchive,
+        actors.Unarchive,
         "task",
         either("was brought back", "was not archived"),
         then=True,
@@ -228,17 +201,21 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "pause",
         "start nothing new in a company",
-        Pause,
+        actors.Pause,
         "company",
         either("is paused: running attempts finish, nothing new starts", "was paused already"),
     ),
     MessageCommand(
-        "unpause", "end the pause of a company", Unpause, "company", either("continues", "was not paused")
+        "unpause",
+        "end the pause of a company",
+        actors.Unpause,
+        "company",
+        either("continues", "was not paused"),
     ),
     MessageCommand(
         "limits",
         "set how much a company may do at once",
-        SetLimits,
+        actors.SetLimits,
         "company",
         replies.limits,
         (
@@ -252,7 +229,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "budget",
         "set how much a company may spend in all",
-        SetBudget,
+        actors.SetBudget,
         "company",
         replies.budget,
         (
@@ -268,7 +245,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "schedule",
         "submit a task again and again, or change when",
-        SetSchedule,
+        actors.SetSchedule,
         "company",
         replies.schedule,
         SET_SCHEDULE,
@@ -276,12 +253,12 @@ MESSAGE_COMMANDS: Final = (
         founds=True,
     ),
     MessageCommand(
-        "pause-schedule", "pause a schedule", PauseSchedule, "company", replies.schedule, (SCHEDULE,)
+        "pause-schedule", "pause a schedule", actors.PauseSchedule, "company", replies.schedule, (SCHEDULE,)
     ),
     MessageCommand(
         "resume-schedule",
         "end the pause of a schedule",
-        ResumeSchedule,
+        actors.ResumeSchedule,
         "company",
         replies.schedule,
         (SCHEDULE,),
@@ -289,7 +266,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "remove-schedule",
         "remove a schedule; the tasks that it submitted stay",
-        RemoveSchedule,
+        actors.RemoveSchedule,
         "company",
         replies.schedule,
         (SCHEDULE,),
@@ -297,7 +274,7 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "run-now",
         "submit the task of a schedule now, in addition to its times",
-        RunNow,
+        actors.RunNow,
         "company",
         replies.submitted,
         (SCHEDULE,),
@@ -306,18 +283,22 @@ MESSAGE_COMMANDS: Final = (
     MessageCommand(
         "stop-goal",
         "stop all unsettled tasks of a goal",
-        StopGoal,
+        actors.StopGoal,
         "company",
         replies.goal,
         (Argument("goal", metavar="GOAL", help="the goal of the tasks"),),
     ),
     MessageCommand(
-        "unpark", "let a company that rests after crashes try again", Unpark, "company", replies.unparked
+        "unpark",
+        "let a company that rests after crashes try again",
+        actors.Unpark,
+        "company",
+        replies.unparked,
     ),
     MessageCommand(
         "define-graph",
         "define a named graph, for tasks to use",
-        DefineGraph,
+        actors.DefineGraph,
         "company",
         replies.graph,
         (

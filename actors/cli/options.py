@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -65,14 +65,10 @@ class BackupOptions:
 
 @attrs.frozen
 class PruneOptions:
-    """How many days to keep what; ``None`` keeps it for ever."""
+    """``days``: how many days to keep what (``events``, ``tasks`` …); what is absent is kept for ever."""
 
     db: Path
-    events_days: int | None = None
-    attempts_days: int | None = None
-    tasks_days: int | None = None
-    archived_days: int | None = None
-    keys_days: int | None = None
+    days: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen

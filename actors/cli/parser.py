@@ -105,6 +105,10 @@ def _days(kind: str, what: str) -> Argument:
     return option(f"--{kind}-days", "N", f"keep {what} for N days", type=count)
 
 
+def _prune_options(db: Path, **days: int) -> PruneOptions:
+    return PruneOptions(db, {name.removesuffix("_days"): number for name, number in days.items()})
+
+
 _OWN_COMMANDS: Final = (
     Command(
         "run",
@@ -177,7 +181,7 @@ _OWN_COMMANDS: Final = (
     ),
     Command(
         *("prune", "maintenance", "delete old data"),
-        PruneOptions,
+        _prune_options,
         (
             _days("events", "lines of the log"),
             _days("attempts", "attempts of settled runs"),

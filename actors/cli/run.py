@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
+from actors import ClosingReport, Runtime, TaskStatus, open_reader, open_runtime
 from actors.cli.events import closing
 from actors.cli.interrupts import CostsNoTry, Interrupts
 from actors.cli.options import RunOptions
@@ -245,30 +245,8 @@ class _Session:
 
 
 async def last_position(db: Path) -> int:
-    """The position of the last event in the database; 0 if there is none, or no database.
-
-    Positions only rise, so doubling and then halving finds it in a few looks, however long the log is. It begins with
-    the oldest event that is kept: what was before it may have been pruned.
-    """
+    """The position of the newest event in the database; 0 if there is none, or no database."""
     if not db.exists() or not db.stat().st_size:
         return 0
     async with open_reader(db) as reader:
-        first, step = await _first_after(reader, None), 1
-        if first is None:
-            return 0
-        known = first
-        while (seen := await _first_after(reader, known + step)) is not None:
-            known, step = seen, 2 * step
-        beyond = known + step
-        while known < beyond:
-            middle = (known + beyond) // 2
-            seen = await _first_after(reader, middle)
-            known, beyond = (known, middle) if seen is None else (seen, beyond)
-        return known
-
-
-async def _first_after(reader: Reader, position: int | None) -> int | None:
-    async with closing(reader.events(after=position)) as events:
-        async for event in events:
-            return event.position
-    return None
+        return await reader.last_position()

@@ -83,6 +83,11 @@ class Reader:
         """
         return Events(self.database.read, Page(company, after), _wait_a_little if follow else None)
 
+    async def last_position(self) -> int:
+        """The position of the newest event, whether or not it is still kept; 0 if there has been none."""
+        row = await self.database.read(lambda conn: conn.execute(SQL["last_position"]).fetchone())
+        return int(row[0])
+
     def check(self) -> None:
         """Nothing in memory can be mistaken for the parent's: the connection itself refuses a forked child."""
 

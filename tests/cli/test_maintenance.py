@@ -128,7 +128,7 @@ def test_a_company_that_cannot_be_pruned_is_said(ran: Place) -> None:
         1,
         "deleted: 0 tasks, 0 attempts, 0 events; 1 companies could not be pruned\n",
     )
-    assert done.err.startswith("turnkeeper: pruning.company_failed: company=acme, cause=UnitRefused")
+    assert done.err.startswith("turnkeeper: acme: pruning.company_failed: cause=UnitRefused")
 
 
 def test_the_log_after_pruning_begins_with_what_is_left_and_a_cursor_below_is_told(ran: Place) -> None:

@@ -74,7 +74,7 @@ DB = Path("x.db")
         ("prune --db x.db", PruneOptions(DB)),
         (
             "prune --db x.db --events-days 1 --attempts-days 2 --tasks-days 3 --archived-days 4 --keys-days 0",
-            PruneOptions(DB, 1, 2, 3, 4, 0),
+            PruneOptions(DB, {"events": 1, "attempts": 2, "tasks": 3, "archived": 4, "keys": 0}),
         ),
         ("delete acme --db x.db", DeleteOptions(DB, "acme")),
         ("delete acme --yes --db x.db", DeleteOptions(DB, "acme", yes=True)),

@@ -83,7 +83,7 @@ def test_a_terminal_gets_a_bar_for_each_company_and_lines_for_what_goes_wrong(te
     assert "3/6" in shown
     assert "1 running, 2 failed: report" in shown
     assert "acme/[red]a\\x1b: attempt 1 of n failed: boom" in shown
-    assert "begins" not in shown
+    assert "starts" not in shown
     assert shown.endswith("\nthe end\n")
 
 
