@@ -7,28 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import (
-    Archive,
-    Edit,
-    Node,
-    Pause,
-    PauseSchedule,
-    RemoveSchedule,
-    Rerun,
-    ResumeSchedule,
-    Retry,
-    RunNow,
-    SetLimits,
-    SetSchedule,
-    Start,
-    StartNow,
-    Stop,
-    StopGoal,
-    Submit,
-    Unarchive,
-    Unpark,
-    Unpause,
-)
+import actors
 from actors.cli import main
 from actors.cli.arguments import TaskName
 from actors.cli.message_commands import MESSAGE_COMMANDS
@@ -94,53 +73,56 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ("start a/b", Start("b")),
-        ("start-now a/b", StartNow("b")),
-        ("stop a/b", Stop("b")),
-        ("retry a/b", Retry("b")),
-        ("rerun a/b", Rerun("b")),
-        ("rerun a/b --payload null", Rerun("b", payload=None)),
-        ("archive a/b", Archive("b")),
-        ("unarchive a/b", Unarchive("b")),
-        ("pause a", Pause()),
-        ("unpause a", Unpause()),
-        ("unpark a", Unpark()),
-        ("limits a --weight 3", SetLimits(weight=3)),
-        ("limits a --runs-max 0 --weight 3", SetLimits(runs_max=0, weight=3)),
-        ("stop-goal a g", StopGoal("g")),
-        ("pause-schedule a s", PauseSchedule("s")),
-        ("resume-schedule a s", ResumeSchedule("s")),
-        ("remove-schedule a s", RemoveSchedule("s")),
-        ("run-now a s", RunNow("s")),
-        ("schedule a s title --every 90", SetSchedule("s", every=90, task=Submit("title"))),
+        ("start a/b", actors.Start("b")),
+        ("start-now a/b", actors.StartNow("b")),
+        ("stop a/b", actors.Stop("b")),
+        ("retry a/b", actors.Retry("b")),
+        ("rerun a/b", actors.Rerun("b")),
+        ("rerun a/b --payload null", actors.Rerun("b", payload=None)),
+        ("archive a/b", actors.Archive("b")),
+        ("unarchive a/b", actors.Unarchive("b")),
+        ("pause a", actors.Pause()),
+        ("unpause a", actors.Unpause()),
+        ("unpark a", actors.Unpark()),
+        ("limits a --weight 3", actors.SetLimits(weight=3)),
+        ("limits a --runs-max 0 --weight 3", actors.SetLimits(runs_max=0, weight=3)),
+        ("stop-goal a g", actors.StopGoal("g")),
+        ("pause-schedule a s", actors.PauseSchedule("s")),
+        ("resume-schedule a s", actors.ResumeSchedule("s")),
+        ("remove-schedule a s", actors.RemoveSchedule("s")),
+        ("run-now a s", actors.RunNow("s")),
+        ("schedule a s title --every 90", actors.SetSchedule("s", every=90, task=actors.Submit("title"))),
         (
             (
                 "schedule a s title --cron 30_7_*_*_* --zone Europe/Berlin --overlap queue --misfire skip"
                 " --jitter 5 --handler h --priority 1"
             ),
-            SetSchedule(
+            actors.SetSchedule(
                 "s",
                 cron="30 7 * * *",
                 zone="Europe/Berlin",
                 overlap="queue",
                 misfire="skip",
                 jitter_s=5,
-                task=Submit("title", handler="h", priority=1),
+                task=actors.Submit("title", handler="h", priority=1),
             ),
         ),
         (
             "submit a t --not-before 2030-01-01T08:00+01:00",
-            Submit("t", not_before=datetime(2030, 1, 1, 7, tzinfo=UTC)),
+            actors.Submit("t", not_before=datetime(2030, 1, 1, 7, tzinfo=UTC)),
         ),
-        ("edit a/b --not-before none", Edit("b", not_before=None)),
-        ("submit a title", Submit("title")),
-        ("submit a/b title --handler h --payload [1]", Submit("title", id="b", handler="h", payload=[1])),
+        ("edit a/b --not-before none", actors.Edit("b", not_before=None)),
+        ("submit a title", actors.Submit("title")),
+        (
+            "submit a/b title --handler h --payload [1]",
+            actors.Submit("title", id="b", handler="h", payload=[1]),
+        ),
         (
             (
                 "submit a title --graph g --priority P1 --mode manual --depends-on x --depends-on y"
                 " --goal g --key k --attempts-max 2 --fail-fast"
             ),
-            Submit(
+            actors.Submit(
                 "title",
                 graph="g",
                 priority=1,
@@ -152,16 +134,19 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
                 fail_fast=True,
             ),
         ),
-        ("submit a t --run true", Submit("t", nodes=[Node("main", "command", payload={"shell": "true"})])),
-        ("submit a t --priority -3", Submit("t", priority=-3)),
-        ("edit a/b --priority 7", Edit("b", priority=7)),
+        (
+            "submit a t --run true",
+            actors.Submit("t", nodes=[actors.Node("main", "command", payload={"shell": "true"})]),
+        ),
+        ("submit a t --priority -3", actors.Submit("t", priority=-3)),
+        ("edit a/b --priority 7", actors.Edit("b", priority=7)),
         (
             "edit a/b --no-goal --no-depends-on --no-fail-fast",
-            Edit("b", goal=None, depends_on=[], fail_fast=False),
+            actors.Edit("b", goal=None, depends_on=[], fail_fast=False),
         ),
         (
             "edit a/b --title t --run x",
-            Edit("b", title="t", nodes=[Node("main", "command", payload={"shell": "x"})]),
+            actors.Edit("b", title="t", nodes=[actors.Node("main", "command", payload={"shell": "x"})]),
         ),
     ],
 )

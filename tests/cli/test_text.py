@@ -52,6 +52,18 @@ def test_lines_become_one_and_a_long_text_loses_its_middle() -> None:
     assert shortened("a" * 50 + "b" * 50, 10) == "aaaaa … bbbbb"
 
 
+def test_whatever_is_printed_is_one_visible_line_and_json_keeps_its_meaning() -> None:
+    """The command line prints through `Output` alone, so nothing that it shows has to be made safe by its source."""
+    stream = io.StringIO()
+    Output(stream).line(EVIL)
+    Output(stream).json({"text": EVIL})
+    line, as_json = stream.getvalue().removesuffix("\n").split("\n")
+    assert line == TAMED
+    assert not [char for char in UNSEEN if char in as_json]
+    assert json.loads(as_json) == {"text": EVIL}
+    assert "é 漢" in as_json
+
+
 # --- reasons ------------------------------------------------------------------------------------------------------
 
 
