@@ -8,19 +8,12 @@ import pytest
 
 from actors import (
     KINDS,
-    Approve,
-    Edit,
-    Message,
     Moved,
-    Next,
     Node,
     Reason,
     ReasonKind,
-    Rerun,
     RunStatus,
-    SendBack,
     SetBudget,
-    Submit,
     describe_reason,
 )
 from actors.cli.advice import advice
@@ -77,38 +70,6 @@ def test_a_budget_that_is_none_is_refused_with_its_line(tmp_path: Path, line: st
     with pytest.raises(PlanError, match=key) as refused:
         read_plan(path)
     assert ":2:" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("budget acme 1000", SetBudget(1000)),
-        ("budget acme none", SetBudget(None)),
-        ("next acme/t", Next("t")),
-        ("approve acme/t gate", Approve("t", "gate")),
-        ("approve acme/t gate --note fine", Approve("t", "gate", "fine")),
-        ("send-back acme/t draft shorter", SendBack("t", "draft", "shorter")),
-        ("rerun acme/t", Rerun("t")),
-        ("rerun acme/t --from draft --payload 1", Rerun("t", from_node="draft", payload=1)),
-        ("edit acme/t --budget 5", Edit("t", budget=5)),
-        ("edit acme/t --no-budget", Edit("t", budget=None)),
-        ("submit acme/t title --budget 0", Submit("title", id="t", budget=0)),
-    ],
-)
-def test_a_command_makes_its_message(words: str, message: Message[object]) -> None:
-    options = parse([*words.split(), "--db", "x.db"])
-    assert isinstance(options, SendOptions)
-    assert options.command.message(options.given) == message
-
-
-@pytest.mark.parametrize(
-    "words", ["budget acme", "budget acme -x", "budget acme 1.5", "approve acme/t", "next acme"]
-)
-def test_a_command_without_what_it_needs_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        parse([*words.split(), "--db", "x.db"])
-    assert left.value.code == 2
-    assert "error" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,16 @@ def test_arguments_become_options(argv: str, expected: object) -> None:
     ("argv", "message"),
     [
         ("start a/b", actors.Start("b")),
+        ("budget a 1000", actors.SetBudget(1000)),
+        ("budget a none", actors.SetBudget(None)),
+        ("next a/b", actors.Next("b")),
+        ("approve a/b gate", actors.Approve("b", "gate")),
+        ("approve a/b gate --note fine", actors.Approve("b", "gate", "fine")),
+        ("send-back a/b draft shorter", actors.SendBack("b", "draft", "shorter")),
+        ("rerun a/b --from draft --payload 1", actors.Rerun("b", from_node="draft", payload=1)),
+        ("edit a/b --budget 5", actors.Edit("b", budget=5)),
+        ("edit a/b --no-budget", actors.Edit("b", budget=None)),
+        ("submit a/b title --budget 0", actors.Submit("title", id="b", budget=0)),
         ("start-now a/b", actors.StartNow("b")),
         ("stop a/b", actors.Stop("b")),
         ("retry a/b", actors.Retry("b")),
@@ -192,6 +202,11 @@ def test_every_command_takes_the_same_arguments_besides_its_own() -> None:
         ("backup --db x.db", "the following arguments are required: TARGET"),
         ("prune --db x.db --tasks-days 1.5", "must be an integer of 0 or more, not '1.5'"),
         ("delete --db x.db --yes", "the following arguments are required: COMPANY"),
+        ("budget acme --db x.db", "the following arguments are required: N"),
+        ("budget acme -x --db x.db", "the following arguments are required: N"),
+        ("budget acme 1.5 --db x.db", "must be an integer, not '1.5'"),
+        ("approve acme/t --db x.db", "the following arguments are required: GATE"),
+        ("next acme --db x.db", "a task is named COMPANY/TASK, not 'acme'"),
     ],
 )
 def test_a_mistake_in_the_arguments_is_said_and_ends_with_status_2(
