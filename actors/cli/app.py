@@ -20,7 +20,7 @@ from actors.cli.outcome import all_completed, next_steps, summary_lines, unfinis
 from actors.cli.output import Output, complain, present_ms
 from actors.cli.parser import parse
 from actors.cli.plan import PlanError, read_plan
-from actors.cli.progress import open_view
+from actors.cli.progress import View, open_view
 from actors.cli.read import CompanyNotThere, read
 from actors.cli.run import Ended, execute
 from actors.cli.sending import send
@@ -89,15 +89,9 @@ async def _run(options: RunOptions, stdout: TextIO) -> int:
     with open_view(stdout, json=options.json) as view:
         _log_to(view.note, view.warn)
         ended = await execute(plan, options, view)
-        status = exit_status(ended)
         steps = next_steps(ended.statuses, options.plan, options.db)
-        lines = _summary(ended)
-        if ended.interrupts:
-            lines += ["", CONTINUE]
-        elif steps:
-            lines += ["", "Try next:", *(f"  {step}" for step in steps)]
-        view.summary(lines, facts(ended, status))
-    return status
+        more = ["", "Try next:", *(f"  {step}" for step in steps)] if steps else []
+        return _summarise(view, ended, exit_status(ended), more)
 
 
 async def _demo(options: DemoOptions, stdout: TextIO) -> int:
@@ -109,8 +103,12 @@ async def _demo(options: DemoOptions, stdout: TextIO) -> int:
         status = exit_status(ended)
         if status == EXIT_UNFINISHED and as_intended(ended.statuses):
             status = EXIT_COMPLETED
-        lines = ["", CONTINUE] if ended.interrupts else demo_lines(run, ended.statuses)
-        view.summary([*_summary(ended), *lines], facts(ended, status))
+        return _summarise(view, ended, status, demo_lines(run, ended.statuses))
+
+
+def _summarise(view: View, ended: Ended, status: int, more: list[str]) -> int:
+    """How it ended, and ``more`` unless it was interrupted; returns the status."""
+    view.summary([*_summary(ended), *(["", CONTINUE] if ended.interrupts else more)], facts(ended, status))
     return status
 
 

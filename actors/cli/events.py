@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
@@ -38,11 +37,6 @@ def what_happened(event: Event) -> str:
 def event_subject(event: Event) -> str:
     """``company/task``, or the company, or nothing for an event of the runtime."""
     return "/".join(part for part in (event.company, event.task) if part is not None)
-
-
-def closing(events: AsyncIterator[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-    """The events, to be read in a block that closes their source when it is left, however that happens."""
-    return aclosing(cast(AsyncGenerator[Event, None], events))
 
 
 def event_json(event: Event) -> dict[str, Any]:

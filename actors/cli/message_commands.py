@@ -8,10 +8,11 @@ waiting, refusals, JSON) is in `actors.cli.sending`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import attrs
 
@@ -37,21 +38,32 @@ def _fields(given: Given) -> dict[str, Any]:
 
 @attrs.frozen
 class MessageCommand:
-    """``kind``: the message it sends. ``about``: what the address names; the id of a new task may be left out.
-    ``said``: the sentence for the reply, without its subject. ``arguments``: what it takes besides the address; an
-    option that is not given is absent. ``make``: the message, where it is not ``kind`` of the task and the arguments.
-    ``then``: whether to print too where the task stands now. ``founds``: whether the company need not exist yet.
+    """``kind``: the message it sends. ``said``: the sentence for the reply, without its subject. ``arguments``: what it
+    takes besides the address; an option that is not given is absent. ``make``: the message, where it is not ``kind``
+    of the task and the arguments. ``then``: whether to print too where the task stands now. ``founds``: whether the
+    company need not exist yet.
     """
 
-    name: str
-    help: str
     kind: type[actors.Message[Any]]
-    about: Literal["task", "new task", "company"]
+    help: str
     said: Callable[[Given, Any], str]
     arguments: Arguments = ()
     make: Callable[[Given], actors.Message[Any]] | None = None
     then: bool = False
     founds: bool = False
+
+    @property
+    def name(self) -> str:
+        """That of the message, as a terminal writes it: ``StartNow`` is ``start-now``, ``SetLimits`` is ``limits``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", self.kind.__name__.removeprefix("Set")).lower()
+
+    @property
+    def about(self) -> Literal["task", "new task", "company"]:
+        """What the address names; the id of a new task may be left out."""
+        if self.kind is actors.Submit:
+            return "new task"
+        first = next((field.name for field in attrs.fields(cast(Any, self.kind))), None)
+        return "task" if first == "task" else "company"
 
     @property
     def required_words(self) -> tuple[str, ...]:
@@ -94,10 +106,8 @@ def _define_graph(given: Given) -> actors.DefineGraph:
 
 MESSAGE_COMMANDS: Final = (
     MessageCommand(
-        "submit",
-        "add a task",
         actors.Submit,
-        "new task",
+        "add a task",
         replies.submitted,
         (
             Argument("title", metavar="TITLE", help=TITLE),
@@ -110,42 +120,32 @@ MESSAGE_COMMANDS: Final = (
         founds=True,
     ),
     MessageCommand(
-        "start",
-        "start a manual task",
         actors.Start,
-        "task",
+        "start a manual task",
         either("was started", "did not need a start: nothing changed"),
         then=True,
     ),
     MessageCommand(
-        "start-now",
-        "put a task first, even if it is manual or its company is paused",
         actors.StartNow,
-        "task",
+        "put a task first, even if it is manual or its company is paused",
         replies.put_first,
         then=True,
     ),
-    MessageCommand("stop", "stop a task", actors.Stop, "task", replies.stopped),
+    MessageCommand(actors.Stop, "stop a task", replies.stopped),
     MessageCommand(
-        "retry",
-        "continue a failed or stopped task",
         actors.Retry,
-        "task",
+        "continue a failed or stopped task",
         either("continues", "is continuing already"),
         then=True,
     ),
     MessageCommand(
-        "next",
-        "let the next step of a task in step mode start",
         actors.Next,
-        "task",
+        "let the next step of a task in step mode start",
         either("continues", "is continuing already"),
     ),
     MessageCommand(
-        "approve",
-        "approve a gate that a task waits at",
         actors.Approve,
-        "task",
+        "approve a gate that a task waits at",
         replies.approved,
         (
             Argument("gate", metavar="GATE", help="the gate to approve"),
@@ -154,10 +154,8 @@ MESSAGE_COMMANDS: Final = (
         then=True,
     ),
     MessageCommand(
-        "send-back",
-        "have the result of a step done again",
         actors.SendBack,
-        "task",
+        "have the result of a step done again",
         replies.sent_back,
         (
             Argument("node", metavar="NODE", help="the step whose result is sent back"),
@@ -166,10 +164,8 @@ MESSAGE_COMMANDS: Final = (
         then=True,
     ),
     MessageCommand(
-        "rerun",
-        "run a task again from the beginning, or from a step on",
         actors.Rerun,
-        "task",
+        "run a task again from the beginning, or from a step on",
         replies.rerun,
         (
             option(
@@ -180,43 +176,24 @@ MESSAGE_COMMANDS: Final = (
         then=True,
     ),
     MessageCommand(
-        "edit",
-        "change a task",
-        actors.Edit,
-        "task",
-        either("was changed", "is like this already: nothing changed"),
-        EDIT,
+        actors.Edit, "change a task", either("was changed", "is like this already: nothing changed"), EDIT
     ),
+    MessageCommand(actors.Archive, "archive a task", either("was archived", "was archived before")),
     MessageCommand(
-        "archive", "archive a task", actors.Archive, "task", either("was archived", "was archived before")
-    ),
-    MessageCommand(
-        "unarchive",
-        "bring back an archived task",
         actors.Unarchive,
-        "task",
+        "bring back an archived task",
         either("was brought back", "was not archived"),
         then=True,
     ),
     MessageCommand(
-        "pause",
-        "start nothing new in a company",
         actors.Pause,
-        "company",
+        "start nothing new in a company",
         either("is paused: running attempts finish, nothing new starts", "was paused already"),
     ),
+    MessageCommand(actors.Unpause, "end the pause of a company", either("continues", "was not paused")),
     MessageCommand(
-        "unpause",
-        "end the pause of a company",
-        actors.Unpause,
-        "company",
-        either("continues", "was not paused"),
-    ),
-    MessageCommand(
-        "limits",
-        "set how much a company may do at once",
         actors.SetLimits,
-        "company",
+        "set how much a company may do at once",
         replies.limits,
         (
             option(
@@ -227,10 +204,8 @@ MESSAGE_COMMANDS: Final = (
         founds=True,
     ),
     MessageCommand(
-        "budget",
-        "set how much a company may spend in all",
         actors.SetBudget,
-        "company",
+        "set how much a company may spend in all",
         replies.budget,
         (
             Argument(
@@ -243,63 +218,38 @@ MESSAGE_COMMANDS: Final = (
         founds=True,
     ),
     MessageCommand(
-        "schedule",
-        "submit a task again and again, or change when",
         actors.SetSchedule,
-        "company",
+        "submit a task again and again, or change when",
         replies.schedule,
         SET_SCHEDULE,
         make=_set_schedule,
         founds=True,
     ),
+    MessageCommand(actors.PauseSchedule, "pause a schedule", replies.schedule, (SCHEDULE,)),
+    MessageCommand(actors.ResumeSchedule, "end the pause of a schedule", replies.schedule, (SCHEDULE,)),
     MessageCommand(
-        "pause-schedule", "pause a schedule", actors.PauseSchedule, "company", replies.schedule, (SCHEDULE,)
-    ),
-    MessageCommand(
-        "resume-schedule",
-        "end the pause of a schedule",
-        actors.ResumeSchedule,
-        "company",
-        replies.schedule,
-        (SCHEDULE,),
-    ),
-    MessageCommand(
-        "remove-schedule",
-        "remove a schedule; the tasks that it submitted stay",
         actors.RemoveSchedule,
-        "company",
+        "remove a schedule; the tasks that it submitted stay",
         replies.schedule,
         (SCHEDULE,),
     ),
     MessageCommand(
-        "run-now",
-        "submit the task of a schedule now, in addition to its times",
         actors.RunNow,
-        "company",
+        "submit the task of a schedule now, in addition to its times",
         replies.submitted,
         (SCHEDULE,),
         then=True,
     ),
     MessageCommand(
-        "stop-goal",
-        "stop all unsettled tasks of a goal",
         actors.StopGoal,
-        "company",
+        "stop all unsettled tasks of a goal",
         replies.goal,
         (Argument("goal", metavar="GOAL", help="the goal of the tasks"),),
     ),
+    MessageCommand(actors.Unpark, "let a company that rests after crashes try again", replies.unparked),
     MessageCommand(
-        "unpark",
-        "let a company that rests after crashes try again",
-        actors.Unpark,
-        "company",
-        replies.unparked,
-    ),
-    MessageCommand(
-        "define-graph",
-        "define a named graph, for tasks to use",
         actors.DefineGraph,
-        "company",
+        "define a named graph, for tasks to use",
         replies.graph,
         (
             Argument("graph", metavar="NAME", help="the name of the graph"),

@@ -27,7 +27,7 @@ from actors import (
 )
 from actors.cli.advice import advice
 from actors.cli.arguments import TaskName
-from actors.cli.events import closing, event_json, event_line, what_happened
+from actors.cli.events import event_json, event_line, what_happened
 from actors.cli.letters import letter_facts, letter_line, waiting_submit
 from actors.cli.options import ReadOptions
 from actors.cli.outcome import name_of, tally, why, word
@@ -258,15 +258,13 @@ async def _timeline(reader: Reader, options: ReadOptions, _companies: list[str],
 
 
 async def _log(reader: Reader, options: ReadOptions, _companies: list[str], out: Output) -> int:
-    found = reader.events(company=options.company, after=options.after, follow=options.follow)
-    async with closing(found) as events:
-        async for event in events:
-            if options.json:
-                out.json(event_json(event))
-            else:
-                out.line(event_line(event))
-            if out.broken:
-                break
+    async for event in reader.events(company=options.company, after=options.after, follow=options.follow):
+        if options.json:
+            out.json(event_json(event))
+        else:
+            out.line(event_line(event))
+        if out.broken:
+            break
     return EXIT_READ
 
 

@@ -14,7 +14,6 @@ import attrs
 import trio
 
 from actors import ClosingReport, Runtime, TaskStatus, open_reader, open_runtime
-from actors.cli.events import closing
 from actors.cli.interrupts import CostsNoTry, Interrupts
 from actors.cli.options import RunOptions
 from actors.cli.outcome import Tally, at_rest, goes_on, tally
@@ -80,31 +79,22 @@ async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None
         return Ended(session.statuses, session.tallies, interrupts.count, report)
 
 
+@attrs.define(eq=False)
 class _Session:
     """One run of a plan inside an open runtime."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        plan: Plan,
-        options: RunOptions,
-        view: View,
-        interrupts: Interrupts,
-        hook: Hook | None,
-        position: int,
-    ) -> None:
-        self._runtime = runtime
-        self._plan = plan
-        self._options = options
-        self._view = view
-        self._interrupts = interrupts
-        self._hook = hook
-        self._position = position
-        self._stays = False
-        self._changed: set[str] = set()
-        self._news = trio.Event()
-        self._by_company: dict[str, tuple[TaskStatus, ...]] = {}
-        self.tallies: dict[str, Tally] = {}
+    _runtime: Runtime
+    _plan: Plan
+    _options: RunOptions
+    _view: View
+    _interrupts: Interrupts
+    _hook: Hook | None
+    _position: int
+    _stays: bool = False
+    _changed: set[str] = attrs.field(factory=set, init=False)
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _by_company: dict[str, tuple[TaskStatus, ...]] = attrs.field(factory=dict, init=False)
+    tallies: dict[str, Tally] = attrs.field(factory=dict, init=False)
 
     @property
     def statuses(self) -> tuple[TaskStatus, ...]:
@@ -213,13 +203,12 @@ class _Session:
     # --- what is shown --------------------------------------------------------------------------------------
 
     async def _follow_events(self) -> None:
-        async with closing(self._runtime.events(after=self._position)) as events:
-            async for event in events:
-                self._view.event(event)
-                self._position = event.position
-                if event.company is not None:
-                    self._changed.add(event.company)
-                    self._news.set()
+        async for event in self._runtime.events(after=self._position):
+            self._view.event(event)
+            self._position = event.position
+            if event.company is not None:
+                self._changed.add(event.company)
+                self._news.set()
 
     async def _look(self) -> None:
         """See where the tasks of every company that changed stand now."""
@@ -232,11 +221,8 @@ class _Session:
 
     async def show_the_last_events(self) -> None:
         """What the closing said, and what was not shown yet when it began."""
-        async with (
-            open_reader(self._runtime.path) as reader,
-            closing(reader.events(after=self._position)) as events,
-        ):
-            async for event in events:
+        async with open_reader(self._runtime.path) as reader:
+            async for event in reader.events(after=self._position):
                 self._view.event(event)
             if self._interrupts.count:  # what executed was cut short: say how it stands, not how it stood
                 for name in self._by_company:

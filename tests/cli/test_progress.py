@@ -130,7 +130,7 @@ def test_a_terminal_without_rich_gets_lines_and_is_told_why(
     monkeypatch.setattr(builtins, "__import__", without_rich)
     with open_view(terminal, json=False) as view:
         assert isinstance(view, LineView)
-    assert "pip install turnkeeper[cli]" in capsys.readouterr().err
+    assert "pip install 'turnkeeper[cli]'" in capsys.readouterr().err
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
