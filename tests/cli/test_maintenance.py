@@ -18,6 +18,7 @@ from actors.cli.options import BackupOptions
 from actors.cli.output import Output
 
 from .conftest import Done, Place
+from .support import Gates
 
 PLAN = """
     [companies.acme]
@@ -168,24 +169,23 @@ def test_delete_asks_first_and_then_does_it(ran: Place) -> None:
 def test_beside_a_host_a_copy_is_made_and_the_rest_names_the_host_and_does_nothing(
     place: Place, finish: Callable[[subprocess.Popen[str]], Done]
 ) -> None:
-    os.mkfifo(place.folder / "up")
-    os.mkfifo(place.folder / "go")
+    gates = Gates(place.folder)
     place.plan(
         """
         [companies.acme]
 
         [[companies.acme.tasks]]
         id = "gated"
-        run = "echo up > up; read word < go"
+        run = "echo $$ > up.fifo; read word < go.fifo"
         """
     )
     host = place.start("run", place.folder / "plan.toml")
-    (place.folder / "up").read_text("utf-8")
+    gates.until_up()
     assert place.cli("backup", place.folder / "copy.db").status == 0
     for words in (("prune", "--tasks-days", "0"), ("delete", "acme", "--yes")):
         done = place.cli(*words)
         assert (done.status, done.out) == (1, "")
         assert f"is in use by process {host.pid}" in done.err
-    (place.folder / "go").write_text("on\n", "utf-8")
+    gates.go()
     assert finish(host).status == 0
     assert place.cli("prune", "--tasks-days", "0").out.startswith("deleted: 1 tasks")

@@ -9,24 +9,18 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import trio
 
-from actors import AttemptEnd, AttemptView, Event, open_reader
+from actors import AttemptEnd, Event
 from actors.cli import run
-from actors.cli.arguments import TaskName
 
-from .conftest import PATIENCE_S, Done, Place
-from .test_run import events_of
-
-Finish = Callable[["subprocess.Popen[str]"], Done]
+from .conftest import PATIENCE_S, Place
+from .support import Finish, Gates, alarm, ends_of, events_of, read_until, until_gone
 
 GATED = """
     [companies.acme]
@@ -47,75 +41,6 @@ GATED = """
 def gates(place: Place) -> Gates:
     place.plan(GATED)
     return Gates(place.folder)
-
-
-class Gates:
-    """The two pipes of `GATED`. Opening one waits for the command at its other end."""
-
-    def __init__(self, folder: Path) -> None:
-        self._up, self._go = folder / "up.fifo", folder / "go.fifo"
-        os.mkfifo(self._up)
-        os.mkfifo(self._go)
-
-    def until_up(self) -> int:
-        """Wait for the command; its pid."""
-        with alarm(), self._up.open() as up:
-            return int(up.read())
-
-    def go(self) -> None:
-        with alarm(), self._go.open("w") as go:
-            go.write("word\n")
-
-
-@contextmanager
-def alarm() -> Iterator[None]:
-    """A pipe that nobody opens must not hang the tests."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise TimeoutError("nobody came")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def read_until(process: subprocess.Popen[str], word: str) -> None:
-    """Read the lines of a process until one has ``word`` in it."""
-    assert process.stdout is not None
-    with alarm():
-        for line in process.stdout:
-            if word in line:
-                return
-    raise AssertionError(f"the process ended without saying {word!r}")
-
-
-def attempts_of(db: Path, name: TaskName) -> tuple[AttemptView, ...]:
-    async def read() -> tuple[AttemptView, ...]:
-        async with open_reader(db) as reader:
-            return await reader.company(name.company).attempts(name.task)
-
-    return trio.run(read)
-
-
-def ends_of(db: Path, task: str) -> list[AttemptEnd | None]:
-    return [attempt.end for attempt in attempts_of(db, TaskName("acme", task))]
-
-
-def until_gone(pid: int) -> None:
-    """Wait until no living process has this pid."""
-    with alarm():
-        while True:
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            except FileNotFoundError:
-                return
-            if state == "Z":
-                return
-            time.sleep(0.01)
 
 
 # --- signals ----------------------------------------------------------------------------------------------

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 import trio
 
-from actors import Archive, Event, RunStatus, SendBack, open_reader, open_runtime
+from actors import Archive, Event, RunStatus, SendBack, open_runtime
 from actors.cli import app, run
 from actors.cli.output import Output
 from actors.commands import command
 
 from .conftest import Place
+from .support import events_of, results_of
 
 TWO_COMPANIES = """
     [companies.acme]
@@ -87,22 +85,6 @@ MANUAL = """
     mode = "manual"
     run = "true"
 """
-
-
-def results_of(db: Path, company: str, task: str) -> Mapping[str, Any]:
-    async def read() -> Mapping[str, Any]:
-        async with open_reader(db) as reader:
-            return await reader.company(company).result(task)
-
-    return trio.run(read)
-
-
-def events_of(db: Path) -> list[Event]:
-    async def read() -> list[Event]:
-        async with open_reader(db) as reader:
-            return [event async for event in reader.events()]
-
-    return trio.run(read)
 
 
 # --- the main job -----------------------------------------------------------------------------------------

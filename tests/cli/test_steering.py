@@ -25,7 +25,7 @@ from tests.inbox.support import Post
 from tests.runtime.support import sql
 
 from .conftest import PATIENCE_S, ROOT, Done, Place
-from .test_processes import Gates, read_until
+from .support import Gates, read_until
 
 PLAN = """
     [[companies.acme.tasks]]
