@@ -49,11 +49,11 @@ _UNUSABLE: Final = (
     actors.SchemaTooNew,
     actors.StoreUnavailable,
 )
-"""What the arguments, the plan or the database are to blame for."""
+"""Errors whose cause is in the arguments, the plan or the database."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Carry out one command; returns the exit status. Raises only what is a mistake of ours."""
+    """Carry out one command; returns the exit status. Raises only errors that are bugs of Turnkeeper."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a stream that cannot say "→" says it otherwise
@@ -147,7 +147,7 @@ def facts(ended: Ended, status: int) -> dict[str, Any]:
 
 
 def _exit_status_of(error: BaseException) -> int:
-    """Say in one line what cannot be used; raise again what is no such thing."""
+    """Print what cannot be used, in one line; raise any other error again."""
     leaves = list(_leaves(error))
     if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED

@@ -1,7 +1,7 @@
-"""``demo``: a plan that comes with the package, executed as a user's own is, and one screen about it.
+"""``demo``: a plan that comes with the package, executed like any other, and one screen about what happened.
 
-The one thing it does besides is what a person would do: when the observatory is stuck it says `Retry`, so
-that one can watch blocked tasks become free.
+In addition it does what a person would do: when the observatory is stuck it sends `Retry`, so that blocked tasks can
+be seen to continue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def demo_folder() -> Path:
 
 
 class DemoHook:
-    """Retries the task that failed, once it holds up everything else."""
+    """Retries the failed task once it blocks everything else."""
 
     def __init__(self, view: View) -> None:
         self._view = view

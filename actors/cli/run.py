@@ -1,7 +1,7 @@
-"""``run``: execute a plan until nothing can go on without a person, or with ``--stay`` until it is interrupted.
+"""``run``: execute a plan until only a person can make it continue, or with ``--stay`` until it is interrupted.
 
-Every run says the whole plan again. What is stored already is recognised by its id, so running a plan again
-continues it, adds its new tasks, and changes nothing that is there.
+Every run submits the whole plan again. A stored task is recognised by its id, so running a plan again continues it,
+adds its new tasks, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from actors.cli.progress import View
 from actors.cli.submission import move, require_tasks, submit
 
 DRAIN_S: Final = 30.0
-"""How long the first Ctrl-C waits for what executes; then it becomes the second."""
+"""How long the first Ctrl-C waits for running attempts; then it acts like the second."""
 HASTY_DRAIN_S: Final = 2.0
-"""The same after SIGTERM. With the grace it is well below the ten seconds after which the most impatient service
-managers send SIGKILL, which would cost what executes an unclean death."""
+"""The same after SIGTERM. Together with the grace it is well below the ten seconds after which the most impatient
+service managers send SIGKILL, which would count as an unclean death of the running attempts."""
 STOP_GRACE_S: Final = 5.5
-"""More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
+"""Slightly more than ending a command takes from SIGTERM to SIGKILL, as a person is waiting."""
 LOOK_PAUSE_S: Final = 0.1
 LOOK_SHARE: Final = 10
-"""A look at all tasks of a company costs the more the more there are. So while work goes on, looking takes at
-most one part in so many of the time; when nothing is in flight any more, one looks at once."""
+"""Looking at all tasks of a company costs more the more there are. While work continues, looking takes at most this
+fraction of the time (one in ten); once nothing is in flight, it looks at once."""
 STALE_S: Final = 2.0
-"""A state can change without an event (a rest after crashes ends): so look again after this time."""
+"""A state can change without an event (a rest after crashes ends), so it looks again after this time."""
 
 STAYS: Final = "nothing continues without a person: waiting for messages and schedules. Ctrl-C ends it"
 
 Hook = Callable[[Runtime, Sequence[TaskStatus]], Awaitable[bool]]
-"""Called when nothing goes on; says whether it set something going."""
+"""Called when nothing continues by itself; returns whether it set something going."""
 
 
 @attrs.frozen
