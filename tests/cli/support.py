@@ -21,6 +21,57 @@ T = TypeVar("T")
 Finish = Callable[["subprocess.Popen[str]"], Done]
 
 
+CHAIN_WITH_A_FAULT = """
+    [[companies.acme.tasks]]
+    id = "first"
+    attempts_max = 1
+    run = "test -e repaired || { echo not yet repaired; exit 4; }"
+
+    [[companies.acme.tasks]]
+    id = "second"
+    depends_on = ["first"]
+    run = "true"
+
+    [[companies.acme.tasks]]
+    id = "third"
+    depends_on = ["second"]
+    run = "true"
+"""
+
+MANUAL = """
+    [[companies.acme.tasks]]
+    id = "by-hand"
+    mode = "manual"
+    run = "true"
+"""
+
+
+STEERED = """
+    [[companies.acme.tasks]]
+    id = "collect"
+    run = "echo 1 2 3"
+
+    [[companies.acme.tasks]]
+    id = "report"
+    title = "Weekly report"
+    mode = "manual"
+    depends_on = ["collect"]
+    run = "echo the report"
+
+    [[companies.acme.tasks]]
+    id = "broken"
+    goal = "g"
+    attempts_max = 1
+    run = "test -e mended"
+
+    [[companies.acme.tasks]]
+    id = "after"
+    goal = "g"
+    depends_on = ["broken"]
+    run = "true"
+"""
+
+
 def read(db: Path, what: Callable[[Reader], Awaitable[T]]) -> T:
     """Read a database as any other process may."""
 
