@@ -22,7 +22,7 @@ ERROR_CHARS_SHOWN: Final = 300
 
 
 def plain(text: str) -> str:
-    """``text`` in one line, with everything that is not seen written as an escape (``\\x1b``, ``\\u202e``,
+    """``text`` in one line, with everything that is not visible written as an escape (``\\x1b``, ``\\u202e``,
     ``\\n``)."""
     if text.isprintable():
         return text
@@ -213,15 +213,15 @@ def _simple(text: str) -> Callable[[Reason, int], str]:
 
 REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxyType(
     {
-        ReasonKind.ARCHIVED: lambda r, now: f"was put away{_when(r, now)}",
+        ReasonKind.ARCHIVED: lambda r, now: f"was archived{_when(r, now)}",
         ReasonKind.COMPLETED: lambda r, now: f"completed{_when(r, now)}",
         ReasonKind.FAILED: _failed,
         ReasonKind.STOPPED: lambda r, now: f"was stopped{_when(r, now)}{_because(r)}",
-        ReasonKind.QUARANTINED: _simple("is quarantined: what is stored of it cannot be trusted"),
+        ReasonKind.QUARANTINED: _simple("is quarantined: its stored data cannot be trusted"),
         ReasonKind.EXECUTING: lambda r, now: f"executes {_nodes(r)}{_since(r, now)}{_because(r)}",
         ReasonKind.WAITING: lambda r, now: f"waits in {_nodes(r)}{_since(r, now)}{_because(r)}",
         ReasonKind.ABANDONED_LIMIT: lambda r, _: (
-            f"waits: {r.count} attempts were left behind and still live, so nothing new starts{_because(r)}"
+            f"waits: {r.count} attempts were left behind and are still alive, so nothing new starts{_because(r)}"
         ),
         ReasonKind.BACKING_OFF: lambda r, now: f"tries {_nodes(r)} again{_when(r, now)}{_because(r)}",
         ReasonKind.EXECUTION_SLOT: lambda r, _: f"waits for an execution slot for {_nodes(r)}{_held_by(r)}",
@@ -235,7 +235,7 @@ REASONS: Final[Mapping[ReasonKind, Callable[[Reason, int], str]]] = MappingProxy
         ReasonKind.UPSTREAM_HALTED: _upstream("is halted"),
         ReasonKind.UPSTREAM_BLOCKED: _upstream("is blocked itself"),
         ReasonKind.UPSTREAM_MISSING: _upstream("does not exist"),
-        ReasonKind.UPSTREAM_ARCHIVED: _upstream("was put away before it completed"),
+        ReasonKind.UPSTREAM_ARCHIVED: _upstream("was archived before it completed"),
         ReasonKind.UPSTREAM_QUARANTINED: _upstream("is quarantined"),
         ReasonKind.DEPENDENCY_CYCLE: _cycle,
         ReasonKind.RUN_MISSING: _simple("has no run: its rows are incomplete"),

@@ -286,9 +286,9 @@ SURFACE = {
     },
     "retention": {"DeletedCompany", "PruneReport", "Retention", "backup", "delete_company", "prune"},
     "reads": {
-        "AttemptEnd", "AttemptView", "BudgetView", "ClosingReport", "Event", "Explanation", "KINDS", "Misfire", "Mode",
-        "NodeStatus", "NodeView", "Outcome", "Overlap", "Owner", "Reason", "ReasonKind", "RunStatus", "ScheduleView",
-        "TaskStatus", "WorkState", "describe_reason",
+        "AttemptEnd", "AttemptView", "BudgetView", "ClosingReport", "Event", "Explanation", "KINDS", "LimitsView",
+        "Misfire", "Mode", "NodeStatus", "NodeView", "Outcome", "Overlap", "Owner", "Reason", "ReasonKind", "RunStatus",
+        "ScheduleView", "TaskStatus", "WorkState", "describe_reason",
     },
 }  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any, Final, TextIO
@@ -12,65 +11,49 @@ from typing import Any, Final, TextIO
 import structlog
 import trio
 
-from actors import (
-    KINDS,
-    BackupFailed,
-    CompanyUnknown,
-    CursorTooOld,
-    DatabaseInUse,
-    ForkedProcess,
-    InvalidJson,
-    InvalidMessage,
-    InvalidName,
-    MessageConflict,
-    NotADatabase,
-    SchemaTooNew,
-    StoreUnavailable,
-    TaskUnknown,
-    TurnkeeperError,
-)
+import actors
 from actors.cli.demo import DemoHook, as_intended, demo_folder, demo_lines, demo_options
 from actors.cli.interrupts import EXIT_INTERRUPTED
 from actors.cli.maintenance import maintain
-from actors.cli.output import Output, complain
-from actors.cli.parser import DemoOptions, Options, ReadOptions, RunOptions, SteerOptions, parse
+from actors.cli.options import DemoOptions, Options, ReadOptions, RunOptions, SendOptions
+from actors.cli.outcome import all_completed, next_steps, summary_lines, unfinished, why
+from actors.cli.output import Output, complain, present_ms
+from actors.cli.parser import parse
 from actors.cli.plan import PlanError, read_plan
-from actors.cli.progress import open_view
+from actors.cli.progress import View, open_view
 from actors.cli.read import CompanyNotThere, read
 from actors.cli.run import Ended, execute
-from actors.cli.sending import steer
-from actors.cli.standing import all_completed, next_steps, summary_lines, unfinished, why
+from actors.cli.sending import send
 from actors.cli.submission import TaskNotThere
-from actors.sentences import plain
 
 EXIT_COMPLETED: Final = 0
 EXIT_UNFINISHED: Final = 1
 EXIT_UNUSABLE: Final = 2
-GO_ON: Final = "Run the same command again to go on."
+CONTINUE: Final = "Run the same command again to continue."
 
 _UNUSABLE: Final = (
     PlanError,
     TaskNotThere,
     CompanyNotThere,
-    CompanyUnknown,
-    TaskUnknown,
-    CursorTooOld,
-    BackupFailed,
-    DatabaseInUse,
-    ForkedProcess,
-    InvalidJson,
-    InvalidMessage,
-    InvalidName,
-    MessageConflict,
-    NotADatabase,
-    SchemaTooNew,
-    StoreUnavailable,
+    actors.CompanyUnknown,
+    actors.TaskUnknown,
+    actors.CursorTooOld,
+    actors.BackupFailed,
+    actors.DatabaseInUse,
+    actors.ForkedProcess,
+    actors.InvalidJson,
+    actors.InvalidMessage,
+    actors.InvalidName,
+    actors.MessageConflict,
+    actors.NotADatabase,
+    actors.SchemaTooNew,
+    actors.StoreUnavailable,
 )
-"""What the arguments, the plan or the database are to blame for."""
+"""Errors whose cause is in the arguments, the plan or the database."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Carry out one command; returns the exit status. Raises only what is a mistake of ours."""
+    """Carry out one command; returns the exit status. Raises only errors that are bugs of Turnkeeper."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a stream that cannot say "→" says it otherwise
@@ -82,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         return trio.run(_carry_out, options)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except (*_UNUSABLE, TurnkeeperError, BaseExceptionGroup) as error:
+    except (*_UNUSABLE, actors.TurnkeeperError, BaseExceptionGroup) as error:
         return _exit_status_of(error)
 
 
@@ -90,8 +73,8 @@ async def _carry_out(options: Options) -> int:
     _log_to(complain, complain)
     if isinstance(options, ReadOptions):
         return await read(options, Output(sys.stdout))
-    if isinstance(options, SteerOptions):
-        return await steer(options, Output(sys.stdout))
+    if isinstance(options, SendOptions):
+        return await send(options, Output(sys.stdout))
     if not isinstance(options, RunOptions | DemoOptions):
         return await maintain(options, Output(sys.stdout))
     stdout = sys.stdout
@@ -106,15 +89,9 @@ async def _run(options: RunOptions, stdout: TextIO) -> int:
     with open_view(stdout, json=options.json) as view:
         _log_to(view.note, view.warn)
         ended = await execute(plan, options, view)
-        status = exit_status(ended)
         steps = next_steps(ended.statuses, options.plan, options.db)
-        lines = _summary(ended)
-        if ended.interrupts:
-            lines += ["", GO_ON]
-        elif steps:
-            lines += ["", "Try next:", *(f"  {step}" for step in steps)]
-        view.summary(lines, facts(ended, status))
-    return status
+        more = ["", "Try next:", *(f"  {step}" for step in steps)] if steps else []
+        return _summarise(view, ended, exit_status(ended), more)
 
 
 async def _demo(options: DemoOptions, stdout: TextIO) -> int:
@@ -126,8 +103,12 @@ async def _demo(options: DemoOptions, stdout: TextIO) -> int:
         status = exit_status(ended)
         if status == EXIT_UNFINISHED and as_intended(ended.statuses):
             status = EXIT_COMPLETED
-        lines = ["", GO_ON] if ended.interrupts else demo_lines(run, ended.statuses)
-        view.summary([*_summary(ended), *lines], facts(ended, status))
+        return _summarise(view, ended, status, demo_lines(run, ended.statuses))
+
+
+def _summarise(view: View, ended: Ended, status: int, more: list[str]) -> int:
+    """How it ended, and ``more`` unless it was interrupted; returns the status."""
+    view.summary([*_summary(ended), *(["", CONTINUE] if ended.interrupts else more)], facts(ended, status))
     return status
 
 
@@ -138,15 +119,15 @@ def exit_status(ended: Ended) -> int:
 
 
 def _summary(ended: Ended) -> list[str]:
-    lines = summary_lines(ended.tallies, ended.statuses, _now_ms())
-    lines += [f"{plain(attempt)} was interrupted and runs again" for attempt in ended.report.interrupted]
-    lines += [f"{plain(attempt)} would not end and was left behind" for attempt in ended.report.abandoned]
+    lines = summary_lines(ended.tallies, ended.statuses, present_ms())
+    lines += [f"{attempt} was interrupted and runs again" for attempt in ended.report.interrupted]
+    lines += [f"{attempt} did not end and was left behind" for attempt in ended.report.abandoned]
     return lines
 
 
 def facts(ended: Ended, status: int) -> dict[str, Any]:
     """The summary for programs."""
-    now_ms = _now_ms()
+    now_ms = present_ms()
     return {
         "exit_status": status,
         "companies": {
@@ -162,21 +143,17 @@ def facts(ended: Ended, status: int) -> dict[str, Any]:
     }
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 # --- errors -------------------------------------------------------------------------------------------------
 
 
 def _exit_status_of(error: BaseException) -> int:
-    """Say in one line what cannot be used; raise again what is no such thing."""
+    """Print what cannot be used, in one line; raise any other error again."""
     leaves = list(_leaves(error))
     if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED
-    if not all(isinstance(leaf, (*_UNUSABLE, TurnkeeperError)) for leaf in leaves):
+    if not all(isinstance(leaf, (*_UNUSABLE, actors.TurnkeeperError)) for leaf in leaves):
         raise error
-    complain(plain(str(leaves[0])))
+    complain(str(leaves[0]))
     return EXIT_UNUSABLE if isinstance(leaves[0], _UNUSABLE) else EXIT_UNFINISHED
 
 
@@ -199,10 +176,10 @@ def _log_to(note: Callable[[str], None], warn: Callable[[str], None]) -> None:
 
     def show(_logger: object, method: str, entry: Mapping[str, Any]) -> str:
         said = str(entry.get("event", ""))
-        if said not in KINDS:
+        if said not in actors.KINDS:
             who = "/".join(str(entry[key]) for key in ("company", "task") if key in entry)
             rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key not in _LOG_KEYS)
-            text = plain(": ".join(part for part in (who, said, rest) if part))
+            text = ": ".join(part for part in (who, said, rest) if part)
             (note if method in _TALK else warn)(text)
         raise structlog.DropEvent
 

@@ -1,7 +1,7 @@
-"""``demo``: a plan that comes with the package, executed as a user's own is, and one screen about it.
+"""``demo``: a plan that comes with the package, executed like any other, and one screen about what happened.
 
-The one thing it does besides is what a person would do: when the observatory is stuck it says `Retry`, so
-that one can watch blocked tasks become free.
+In addition it does what a person would do: when the observatory is stuck it sends `Retry`, so that blocked tasks can
+be seen to continue.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors import Retry, Runtime, TaskStatus, WorkState
-from actors.cli.parser import DemoOptions, RunOptions
+from actors.cli.options import DemoOptions, RunOptions
 from actors.cli.progress import View
-from actors.sentences import plain
 
 PLAN: Final = Path(__file__).with_name("demo.toml")
 STUCK: Final = ("observatory", "dome")
@@ -37,7 +36,7 @@ def demo_folder() -> Path:
 
 
 class DemoHook:
-    """Retries the task that failed, once it holds up everything else."""
+    """Retries the failed task once it blocks everything else."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -79,6 +78,5 @@ def demo_lines(options: RunOptions, statuses: Sequence[TaskStatus]) -> list[str]
     ]
     width = max(len(what) for what, _ in steps)
     return lines + [
-        f"  {what:<{width}}  {plain(shlex.join(['python', '-m', 'actors', *command]))}"
-        for what, command in steps
+        f"  {what:<{width}}  {shlex.join(['python', '-m', 'actors', *command])}" for what, command in steps
     ]

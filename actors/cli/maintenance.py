@@ -1,21 +1,16 @@
-"""The commands that look after a database: a copy of it, letting go of what is old, deleting a company."""
+"""The commands that maintain a database: a copy of it, pruning, deleting a company."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import structlog
 import trio
 
-from actors import DatabaseInUse, PruneReport, Retention, backup, delete_company, open_reader, prune
+from actors import DatabaseInUse, Retention, backup, delete_company, open_reader, prune
 from actors.cli.interrupts import EXIT_INTERRUPTED, Interrupts
+from actors.cli.options import BackupOptions, DeleteOptions, MaintenanceOptions, PruneOptions
 from actors.cli.output import Output, complain
-from actors.cli.parser import BackupOptions, DeleteOptions, MaintenanceOptions, PruneOptions
-from actors.cli.read import CompanyNotThere
-from actors.sentences import plain
-
-T = TypeVar("T")
+from actors.cli.read import require_company
 
 DAY_S: Final = 86_400.0
 DONE: Final = 0
@@ -24,10 +19,9 @@ MISUSED: Final = 2
 
 
 async def maintain(options: MaintenanceOptions, out: Output) -> int:
-    """Carry out the command; returns the exit status. Ctrl-C stops it: what was done so far is done, a copy that is
-    not whole is not there.
+    """Carry out the command; returns the exit status. Ctrl-C stops it: what was done so far stays done, and an
+    incomplete copy is removed.
     """
-    structlog.configure(processors=[_log_line], cache_logger_on_first_use=False)
     status = EXIT_INTERRUPTED
     with Interrupts() as interrupts:
         async with trio.open_nursery() as nursery:
@@ -35,13 +29,6 @@ async def maintain(options: MaintenanceOptions, out: Output) -> int:
             status = await _carry_out(options, out)
             nursery.cancel_scope.cancel()
     return status
-
-
-def _log_line(_logger: object, _method: str, entry: Mapping[str, Any]) -> str:
-    """What is logged goes to standard error, one line each."""
-    rest = ", ".join(f"{key}={value}" for key, value in entry.items() if key != "event")
-    complain(plain(f"{entry.get('event', '')}: {rest}"))
-    raise structlog.DropEvent
 
 
 async def _stop_when_interrupted(interrupts: Interrupts, scope: trio.CancelScope) -> None:
@@ -52,52 +39,32 @@ async def _stop_when_interrupted(interrupts: Interrupts, scope: trio.CancelScope
 async def _carry_out(options: MaintenanceOptions, out: Output) -> int:
     if isinstance(options, BackupOptions):
         return await _backup(options, out)
-    if isinstance(options, PruneOptions):
-        return await _where_nobody_runs(lambda: _prune(options, out))
-    return await _where_nobody_runs(lambda: _delete(options, out))
-
-
-async def _where_nobody_runs(act: Callable[[], Awaitable[int]]) -> int:
     try:
-        return await act()
+        return await (_prune(options, out) if isinstance(options, PruneOptions) else _delete(options, out))
     except DatabaseInUse as error:
         complain(
-            f"{plain(str(error))}. A host prunes by itself (open_runtime(retention=…)), or when it is asked"
+            f"{error}. A running host prunes by itself (open_runtime(retention=…)) or when asked (Runtime.prune)"
         )
         return NOT_DONE
 
 
 async def _backup(options: BackupOptions, out: Output) -> int:
     size = await backup(options.db, options.target)
-    out.line(f"{plain(str(options.target))}: {size} bytes, checked")
+    out.line(f"{options.target}: {size} bytes, checked")
     return DONE
 
 
 async def _prune(options: PruneOptions, out: Output) -> int:
-    retention = Retention(
-        events_s=_seconds(options.events_days),
-        attempts_s=_seconds(options.attempts_days),
-        tasks_s=_seconds(options.tasks_days),
-        archived_s=_seconds(options.archived_days),
-        keys_s=_seconds(options.keys_days),
-    )
+    retention = Retention(**{f"{kind}_s": days * DAY_S for kind, days in options.days.items()})
     if retention.keeps_all:
         complain(
-            "nothing is old: say for how many days to keep --events-days, --attempts-days, --tasks-days, …"
+            "nothing to prune: say how many days to keep what, with --events-days, --tasks-days and so on"
         )
         return MISUSED
     report = await prune(options.db, retention)
-    out.line(_said(report))
+    failed = f"; {report.errors} companies could not be pruned" if report.errors else ""
+    out.line(f"deleted: {report.tasks} tasks, {report.attempts} attempts, {report.events} events{failed}")
     return NOT_DONE if report.errors else DONE
-
-
-def _seconds(days: int | None) -> float | None:
-    return None if days is None else days * DAY_S
-
-
-def _said(report: PruneReport) -> str:
-    gone = f"gone: {report.tasks} tasks, {report.attempts} attempts, {report.events} events"
-    return gone + (f"; {report.errors} companies could not be pruned" if report.errors else "")
 
 
 async def _delete(options: DeleteOptions, out: Output) -> int:
@@ -105,7 +72,7 @@ async def _delete(options: DeleteOptions, out: Output) -> int:
         return await _ask(options, out)
     deleted = await delete_company(options.db, options.company)
     out.line(
-        f"{plain(deleted.name)} is deleted:"
+        f"{deleted.name} is deleted:"
         f" {deleted.tasks} tasks, {deleted.attempts} attempts, {deleted.events} events"
     )
     return DONE
@@ -114,12 +81,9 @@ async def _delete(options: DeleteOptions, out: Output) -> int:
 async def _ask(options: DeleteOptions, out: Output) -> int:
     """Say what would go."""
     async with open_reader(options.db) as reader:
-        known = await reader.companies()
-        if options.company not in known:
-            raise CompanyNotThere(options.company, known)
+        await require_company(reader, options.company)
         tasks = await reader.company(options.company).tasks(archived=True)
-    name = plain(options.company)
     out.line(
-        f"{name} has {len(tasks)} tasks. They go for ever, with their results and events: say --yes to delete"
+        f"{options.company} has {len(tasks)} tasks. Add --yes to delete them for ever, with their results and events"
     )
     return NOT_DONE

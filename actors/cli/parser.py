@@ -1,367 +1,284 @@
-"""The arguments of the command line, as values."""
+"""The table of all commands, and the parser that is made of it."""
 
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final
 
 import attrs
 
-from actors.cli.steering import COMMANDS, Command, Given
+from actors.cli.arguments import Argument, Arguments, TaskName, count, option, seconds, switch, task_name
+from actors.cli.fields import did_you_mean
+from actors.cli.message_commands import MESSAGE_COMMANDS, MessageCommand
+from actors.cli.options import (
+    TIMEOUT_S,
+    BackupOptions,
+    DeleteOptions,
+    DemoOptions,
+    Options,
+    PruneOptions,
+    ReadOptions,
+    RunOptions,
+    SendOptions,
+    What,
+)
+from actors.cli.replies import Given
 
-TIMEOUT_S: Final = 10.0
-"""How long a command waits for its answer: a host that lives takes a fraction of a second."""
-DB_HELP: Final = "the database file"
+_UNUSABLE: Final = "the arguments or the database cannot be used"
+_STATUS_OF_RUN: Final = (
+    "0 all tasks completed; 1 something failed, is blocked or waits for a person;\n"
+    f"2 the plan, {_UNUSABLE}; 130 interrupted."
+)
+_STATUS_OF_DEMO: Final = (
+    "0 it ended as intended, with at most one task left, which waits for you;\n"
+    f"1 more is left; 2 {_UNUSABLE}; 130 interrupted."
+)
+_STATUS_OF_READ: Final = f"0 done; 2 {_UNUSABLE}; 130 interrupted."
+_STATUS_OF_RESULT: Final = f"0 the task is completed; 1 it is not; 2 {_UNUSABLE}; 130 interrupted."
+_STATUS_OF_OFFLINE: Final = (
+    f"0 done; 1 a process runs the database, or nothing was confirmed;\n2 {_UNUSABLE}; 130 interrupted."
+)
+_STATUS_OF_MESSAGE: Final = (
+    "0 done (with --later or --timeout 0: sent); 1 refused, nothing changed;\n"
+    f"2 {_UNUSABLE};\n"
+    "3 nothing was sent: no process runs the database and --later was not given, or the inbox is full;\n"
+    "4 sent, but not answered in time; 130 interrupted."
+)
+_STATUS: Final = (
+    "0 done, and all tasks of a run completed; 1 something failed, is blocked or waits for a person;\n"
+    f"2 the plan, {_UNUSABLE}; 130 interrupted."
+)
 
+_BESIDE: Final = " Works while another process runs the database."
+_OFFLINE: Final = " No process may run the database."
+_MESSAGE: Final = " The process that runs the database carries it out."
 
-@attrs.frozen
-class TaskName:
-    """A task as the command line names it: ``company/task``."""
+GROUPS: Final = ("run", "look", "tasks", "companies", "maintenance")
+"""The headings under which the help lists the commands."""
 
-    company: str
-    task: str
-
-    def __str__(self) -> str:
-        return f"{self.company}/{self.task}"
-
-
-def _tuple(names: Iterable[TaskName]) -> tuple[TaskName, ...]:
-    return tuple(names)
-
-
-@attrs.frozen
-class RunOptions:
-    """``run``, and what `demo` is made into. ``executions_max`` is ``None`` for the runtime's own default."""
-
-    db: Path
-    plan: Path
-    retry: tuple[TaskName, ...] = attrs.field(default=(), converter=_tuple)
-    start: tuple[TaskName, ...] = attrs.field(default=(), converter=_tuple)
-    executions_max: int | None = None
-    durability: Literal["full", "normal"] = "full"
-    stay: bool = False
-    json: bool = False
-
-
-@attrs.frozen
-class DemoOptions:
-    db: Path
-    json: bool = False
-
-
-@attrs.frozen
-class ReadOptions:
-    """Everything that reads a database beside whoever runs it."""
-
-    db: Path
-    what: Literal["status", "queue", "explain", "timeline", "log", "result", "inbox"]
-    company: str | None = None
-    task: TaskName | None = None
-    follow: bool = False
-    json: bool = False
-    after: int | None = None
+Make = Callable[..., Options]
 
 
 @attrs.frozen
-class BackupOptions:
-    db: Path
-    target: Path
+class Command:
+    """``make``: the options, from ``db`` and the arguments by name. ``more``: sentences after the first one of its
+    help. ``statuses``: what its exit statuses mean.
+    """
+
+    name: str
+    group: str
+    help: str
+    make: Make
+    arguments: Arguments
+    more: str = ""
+    statuses: str = _STATUS_OF_READ
+
+    def add_to(self, commands: Any) -> None:
+        """``commands`` is what `add_subparsers` returned; argparse has no public name for it."""
+        parser = commands.add_parser(
+            self.name,
+            description=f"{self.help[0].upper()}{self.help[1:]}.{self.more}",
+            epilog=f"exit status: {self.statuses}\n",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        for argument in (DB, *self.arguments):
+            argument.add_to(parser)
+        parser.set_defaults(make=self.make)
 
 
-@attrs.frozen
-class PruneOptions:
-    """For how many days what is kept; ``None`` for ever."""
-
-    db: Path
-    events_days: int | None = None
-    attempts_days: int | None = None
-    tasks_days: int | None = None
-    archived_days: int | None = None
-    keys_days: int | None = None
+DB: Final = option("--db", "FILE", "the database file", type=Path, required=True)
+TASK: Final = Argument("task", metavar="COMPANY/TASK", type=task_name)
+ONE_COMPANY: Final = option("--company", "NAME", "only this company")
+EVENTS_AS_JSON: Final = switch("--json", "print each event as a line of JSON, and a summary")
 
 
-@attrs.frozen
-class DeleteOptions:
-    db: Path
-    company: str
-    yes: bool = False
+def _read(name: What, help: str, *arguments: Argument, statuses: str = _STATUS_OF_READ) -> Command:
+    return Command(name, "look", help, partial(ReadOptions, what=name), arguments, _BESIDE, statuses)
 
 
-MaintenanceOptions = BackupOptions | PruneOptions | DeleteOptions
+def _days(kind: str, what: str) -> Argument:
+    return option(f"--{kind}-days", "N", f"keep {what} for N days", type=count)
 
 
-@attrs.frozen
-class SteerOptions:
-    """A message to the host. ``given`` holds the arguments of the command itself."""
-
-    db: Path
-    command: Command
-    given: Given
-    later: bool = False
-    timeout_s: float = TIMEOUT_S
-    message_id: str | None = None
-    json: bool = False
+def _prune_options(db: Path, **days: int) -> PruneOptions:
+    return PruneOptions(db, {name.removesuffix("_days"): number for name, number in days.items()})
 
 
-Options = RunOptions | DemoOptions | ReadOptions | MaintenanceOptions | SteerOptions
+_OWN_COMMANDS: Final = (
+    Command(
+        "run",
+        "run",
+        "execute a plan until only a person can make it continue",
+        RunOptions,
+        (
+            Argument("plan", type=Path, metavar="PLAN.toml"),
+            option(
+                *("--retry", "COMPANY/TASK", "continue a failed or stopped task; repeatable"),
+                type=task_name,
+                action="append",
+            ),
+            option(
+                *("--start", "COMPANY/TASK", "start a manual task; repeatable"),
+                type=task_name,
+                action="append",
+            ),
+            option("--executions-max", "N", "how many nodes may execute at once", type=count),
+            Argument(
+                "--durability",
+                choices=("full", "normal"),
+                help="normal is faster, but a power cut (not a crash) may lose the last moments (default: full)",
+            ),
+            switch("--stay", "stay when nothing continues, for schedules and other commands; Ctrl-C ends it"),
+            EVENTS_AS_JSON,
+        ),
+        " Running it again continues where it was.\nThe first Ctrl-C lets running attempts finish, the second stops"
+        " them. SIGTERM gives them 2 s.\nAn interrupted attempt runs again and costs no try.",
+        _STATUS_OF_RUN,
+    ),
+    Command(
+        *("demo", "run", "execute a plan that comes with the package, and say what happened"),
+        DemoOptions,
+        (EVENTS_AS_JSON,),
+        statuses=_STATUS_OF_DEMO,
+    ),
+    _read("status", "show the state of every task", ONE_COMPANY),
+    _read("queue", "list the unsettled tasks in the order of their queue", ONE_COMPANY),
+    _read("explain", "explain why a task does not run", TASK),
+    _read("timeline", "show what happened to a task", TASK),
+    _read(
+        *("result", "show the results of a task", TASK),
+        switch("--json", "one line of JSON"),
+        statuses=_STATUS_OF_RESULT,
+    ),
+    _read(
+        "log",
+        "show the stream of events",
+        ONE_COMPANY,
+        switch("--json", "a line of JSON for each event"),
+        Argument(
+            *("-f", "--follow"),
+            action="store_true",
+            help="continue with new events; may be started before the first run",
+        ),
+        option("--after", "N", "only events after position N, without a gap", type=count),
+    ),
+    _read(
+        "inbox",
+        "list the messages that wait for the host, and its last answers",
+        ONE_COMPANY,
+        switch("--json", "a line of JSON for each message"),
+    ),
+    Command(
+        *("backup", "maintenance", "write a checked copy of the database to a new file"),
+        BackupOptions,
+        (Argument("target", type=Path, metavar="TARGET", help="a file that does not exist yet"),),
+        _BESIDE,
+    ),
+    Command(
+        *("prune", "maintenance", "delete old data"),
+        _prune_options,
+        (
+            _days("events", "lines of the log"),
+            _days("attempts", "attempts of settled runs"),
+            _days("tasks", "completed tasks that no other task depends on"),
+            _days("archived", "archived tasks that no other task depends on"),
+            _days("keys", "idempotency keys, and the tasks that were submitted under them,"),
+        ),
+        f"{_OFFLINE} What is not named is kept for ever.",
+        _STATUS_OF_OFFLINE,
+    ),
+    Command(
+        *("delete", "maintenance", "delete a company and everything it has"),
+        DeleteOptions,
+        (
+            Argument("company", metavar="COMPANY"),
+            switch("--yes", "delete it; without this, only say what would be deleted"),
+        ),
+        _OFFLINE,
+        _STATUS_OF_OFFLINE,
+    ),
+)
+
+# --- the commands that send a message -----------------------------------------------------------------------
+
+
+def _new_task_name(text: str) -> TaskName | Given:
+    return task_name(text) if "/" in text else Given(text)
+
+
+_ADDRESSES: Final = {
+    "task": Argument("address", type=task_name, metavar="COMPANY/TASK"),
+    "new task": Argument("address", type=_new_task_name, metavar="COMPANY[/TASK]"),
+    "company": Argument("address", type=Given, metavar="COMPANY"),
+}
+_SENDING: Final = (
+    switch("--later", "send it even if no process runs the database: the next one carries it out"),
+    option(
+        "--timeout",
+        "S",
+        f"how many seconds to wait for the answer; 0 does not wait (default: {TIMEOUT_S:g})",
+        dest="timeout_s",
+        type=seconds,
+    ),
+    option("--message-id", "ID", "sent again under the same id, it is carried out once and answered again"),
+    switch("--json", "print the answer as one line of JSON"),
+)
+_SENDING_NAMES: Final = ("db", "later", "timeout_s", "message_id", "json")
+
+
+def _message_command(command: MessageCommand) -> Command:
+    group = "companies" if command.about == "company" else "tasks"
+    arguments = (_ADDRESSES[command.about], *command.arguments, *_SENDING)
+    make = partial(_send_options, command)
+    return Command(command.name, group, command.help, make, arguments, _MESSAGE, _STATUS_OF_MESSAGE)
+
+
+def _send_options(command: MessageCommand, address: TaskName | Given, **values: Any) -> SendOptions:
+    options = {name: values.pop(name) for name in _SENDING_NAMES if name in values}
+    task = address.task if isinstance(address, TaskName) else None
+    return SendOptions(command=command, given=Given(address.company, task, values), **options)
+
+
+COMMANDS: Final = {
+    command.name: command
+    for command in (*_OWN_COMMANDS, *(_message_command(one) for one in MESSAGE_COMMANDS))
+}
+
+# --- the parser ---------------------------------------------------------------------------------------------
 
 
 def parse(argv: Sequence[str]) -> Options:
     """The options; a mistake ends in ``SystemExit`` with status 2, after a message on standard error."""
-    given: dict[str, Any] = vars(_parser().parse_args(argv))
-    make = given.pop("make")
-    return cast(Options, make(**given))
-
-
-def task_name(text: str) -> TaskName:
-    company, slash, task = text.partition("/")
-    if not (slash and company and task) or "/" in task:
-        raise argparse.ArgumentTypeError(f"a task is named COMPANY/TASK, not {text!r}")
-    return TaskName(company, task)
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
-        raise argparse.ArgumentTypeError(f"a whole number from 0 is needed, not {text!r}")
-    return int(text)
-
-
-_DIGITS_MAX: Final = 18
-
-_EPILOG: Final = """\
-exit status: 0 done, and all tasks of a run completed; 1 something failed, is blocked or waits for a person
-(but for the one task that demo leaves for you); 2 the plan, the arguments or the database cannot be used;
-130 interrupted.
-"""
-_EPILOGS: Final = {
-    "run": """\
-exit status: 0 all tasks completed; 1 something failed, is blocked or waits for a person;
-2 the plan, the arguments or the database cannot be used; 130 interrupted.
-""",
-    "demo": """\
-exit status: 0 it ended as it should, with at most one task left, which waits for you; 1 more is left;
-2 the arguments or the database cannot be used; 130 interrupted.
-""",
-    "prune": """\
-exit status: 0 done; 1 a process runs the database; 2 the arguments or the database cannot be used; 130 interrupted.
-""",
-    "delete": """\
-exit status: 0 done; 1 a process runs the database, or --yes was not given; 2 the arguments or the database cannot be
-used; 130 interrupted.
-""",
-}
-_EPILOG_OF_READS: Final = """\
-exit status: 0 done; 2 the arguments or the database cannot be used; 130 interrupted.
-"""
-
-_STEERING_EPILOG: Final = """\
-exit status: 0 done (with --later or --timeout 0: sent); 1 refused, nothing was changed;
-2 the arguments or the database cannot be used; 3 nothing was sent: no process runs the database and --later
-was not given, or the inbox is full; 4 sent, but not answered in time; 130 interrupted.
-"""
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m actors",
-        description="Turnkeeper: a durable task queue for each of your companies.",
-        epilog=_EPILOG,
+        usage="%(prog)s [-h] COMMAND ...",
+        description=f"Turnkeeper: a durable task queue for each of your companies.\n\n{_listed()}",
+        epilog=f"exit status: {_STATUS}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    _add_run(commands)
-    _add_demo(commands)
-    _add_reads(commands)
-    _add_maintenance(commands)
-    for command in COMMANDS:
-        _add_steering(commands, command)
-    return parser
-
-
-Commands = Any
-"""What `add_subparsers` returns; argparse has no public name for it."""
-
-
-def _add(
-    commands: Commands,
-    name: str,
-    help_text: str,
-    more: str = "",
-    epilog: str | None = None,
-    **more_options: Any,
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help_text,
-        description=f"{help_text[0].upper()}{help_text[1:]}.{more}",
-        epilog=epilog or _EPILOGS.get(name, _EPILOG_OF_READS),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        **more_options,
+    commands = parser.add_subparsers(
+        required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="python -m actors"
     )
-    parser.add_argument("--db", type=Path, required=True, metavar="FILE", help=DB_HELP)
-    return parser
+    for command in COMMANDS.values():
+        command.add_to(commands)
+    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        parser.error(f"there is no command {argv[0]!r}{did_you_mean(argv[0], COMMANDS)}")
+    given: dict[str, Any] = vars(parser.parse_args(argv))
+    make: Make = given.pop("make")
+    return make(**given)
 
 
-def _add_run(commands: Commands) -> None:
-    more = (
-        " Running it again continues where it was.\nCtrl-C once lets what runs finish, twice stops it now."
-        " SIGTERM gives it 2 s.\nWhat was cut short runs again at no cost."
-    )
-    run = _add(commands, "run", "execute a plan until nothing can go on without a person", more, _EPILOG)
-    run.add_argument("plan", type=Path, metavar="PLAN.toml")
-    for option, what in (
-        ("--retry", "go on with a failed or stopped task"),
-        ("--start", "start a manual task"),
-    ):
-        run.add_argument(
-            option,
-            type=task_name,
-            action="append",
-            default=[],
-            metavar="COMPANY/TASK",
-            help=f"{what}; repeatable",
-        )
-    run.add_argument("--executions-max", type=_whole, metavar="N", help="how many nodes may execute at once")
-    run.add_argument(
-        "--durability",
-        choices=("full", "normal"),
-        default="full",
-        help="normal: faster; a power cut (not a crash) may take the last moments (default: full)",
-    )
-    run.add_argument(
-        "--stay",
-        action="store_true",
-        help="do not end when nothing goes on: schedules fire, other commands may send something; Ctrl-C ends it",
-    )
-    run.add_argument("--json", action="store_true", help="every event as a line of JSON, and a summary")
-    run.set_defaults(make=RunOptions)
-
-
-def _add_demo(commands: Commands) -> None:
-    demo = _add(commands, "demo", "execute a plan that comes with the package, and say what happened")
-    demo.add_argument("--json", action="store_true", help="every event as a line of JSON, and a summary")
-    demo.set_defaults(make=DemoOptions)
-
-
-def _add_reads(commands: Commands) -> None:
-    for what, help_text in (
-        ("status", "where every task stands"),
-        ("queue", "the unsettled tasks in the order of their queue"),
-        ("explain", "why a task does not run"),
-        ("timeline", "what happened to a task"),
-        ("result", "what a task has come to"),
-        ("log", "the stream of events"),
-        ("inbox", "the messages that wait for the host, and its last answers"),
-    ):
-        read = _add(commands, what, help_text, " Works while another process runs the database.")
-        read.set_defaults(make=ReadOptions, what=what)
-        if what in ("explain", "timeline", "result"):
-            read.add_argument("task", type=task_name, metavar="COMPANY/TASK")
-        else:
-            read.add_argument("--company", metavar="NAME", help="only of this company")
-        if what in _JSON_LINES:
-            read.add_argument("--json", action="store_true", help=_JSON_LINES[what])
-        if what == "log":
-            read.add_argument(
-                "-f",
-                "--follow",
-                action="store_true",
-                help="go on with what is yet to come; may be started before the first run",
-            )
-            read.add_argument(
-                "--after", type=_whole, metavar="N", help="only what stands after position N, without a gap"
-            )
-
-
-def _add_maintenance(commands: Commands) -> None:
-    more = " Works while another process runs the database."
-    backup = _add(commands, "backup", "write a checked copy of the database to a new file", more)
-    backup.add_argument("target", type=Path, metavar="TARGET", help="a file that does not exist yet")
-    backup.set_defaults(make=BackupOptions)
-    more = " No process may run the database. What is not named is kept for ever."
-    prune = _add(commands, "prune", "let go of what is old", more)
-    for name, what in (
-        ("events", "lines of the log"),
-        ("attempts", "attempts of runs that are settled"),
-        ("tasks", "completed tasks that no other depends on"),
-        ("archived", "archived tasks that no other depends on"),
-        ("keys", "idempotency keys, and with them the tasks that were submitted under one"),
-    ):
-        prune.add_argument(f"--{name}-days", type=_whole, metavar="N", help=f"keep {what} for N days")
-    prune.set_defaults(make=PruneOptions)
-    more = " No process may run the database."
-    delete = _add(commands, "delete", "delete a company with all that it has", more)
-    delete.add_argument("company", metavar="COMPANY")
-    delete.add_argument("--yes", action="store_true", help="really; without it, only say what would go")
-    delete.set_defaults(make=DeleteOptions)
-
-
-_JSON_LINES: Final = {
-    "log": "a line of JSON for each event",
-    "result": "one line of JSON",
-    "inbox": "a line of JSON for each message",
-}
-
-
-def _add_steering(commands: Commands, command: Command) -> None:
-    more = " Another process runs the database; it is told to."
-    parser = _add(
-        commands, command.name, command.help, more, _STEERING_EPILOG, argument_default=argparse.SUPPRESS
-    )
-    if command.about == "task":
-        parser.add_argument("address", type=task_name, metavar="COMPANY/TASK")
-    elif command.about == "new task":
-        parser.add_argument("address", type=_new_task_name, metavar="COMPANY[/TASK]")
-    else:
-        parser.add_argument("company", metavar="COMPANY")
-    command.arguments(parser)
-    parser.add_argument(
-        "--later",
-        action="store_true",
-        help="send it even if no process runs the database: the next one does it",
-    )
-    parser.add_argument(
-        "--timeout",
-        dest="timeout_s",
-        type=_seconds,
-        metavar="S",
-        help=f"how many seconds to wait for the answer; 0 does not wait (default: {TIMEOUT_S:g})",
-    )
-    parser.add_argument(
-        "--message-id", metavar="ID", help="sent again under the same id, it is done once and answered again"
-    )
-    parser.add_argument("--json", action="store_true", help="the answer as one line of JSON")
-    parser.set_defaults(make=_steering(command))
-
-
-def _steering(command: Command) -> Callable[..., SteerOptions]:
-    def make(**values: Any) -> SteerOptions:
-        own = [field.name for field in attrs.fields(SteerOptions) if field.name in values]
-        options = {name: values.pop(name) for name in own}
-        name: TaskName | tuple[str, str | None] | None = values.pop("address", None)
-        if isinstance(name, TaskName):
-            values |= {"company": name.company, "task": name.task}
-        elif name is not None:
-            values |= {"company": name[0], "task": name[1]}
-        return SteerOptions(command=command, given=Given(**values), **options)
-
-    return make
-
-
-def _new_task_name(text: str) -> TaskName | tuple[str, None]:
-    return task_name(text) if "/" in text else (text, None)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"a number of seconds from 0 is needed, not {text!r}")
-    return value
+def _listed() -> str:
+    """Every command with what it does, by group."""
+    width = max(map(len, COMMANDS))
+    groups = []
+    for group in GROUPS:
+        lines = [f"  {one.name:<{width}}  {one.help}" for one in COMMANDS.values() if one.group == group]
+        groups.append("\n".join([f"{group}:", *lines]))
+    return "\n\n".join(groups)

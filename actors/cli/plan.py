@@ -75,8 +75,8 @@ and `run` says so.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -277,42 +277,20 @@ def _check_tasks(tasks: Sequence[Submit], tables: Sequence[Table]) -> None:
             if upstream not in at:
                 hint = did_you_mean(upstream, list(at))
                 table.fail(f"this company has no task {upstream!r}{hint}", "depends_on")
-    ordered = {task.id for task in in_dependency_order(tasks)}
-    left = {task.id or "": task.depends_on for task in tasks if task.id not in ordered}
-    if left:
-        cycle = _cycle(left)
+    try:
+        in_dependency_order(tasks)
+    except CycleError as error:
+        cycle: list[str] = error.args[1][::-1]  # it leads from an upstream task to those that need it
         at[cycle[0]].fail(f"dependencies form a cycle: {' → '.join(_shortened(cycle))}", "depends_on")
 
 
 def in_dependency_order(tasks: Sequence[Submit]) -> list[Submit]:
-    """The tasks, each after those it depends on and otherwise as they stand; without those that no order
-    can reach."""
-    unmet = {task.id: len(task.depends_on) for task in tasks}
-    users: dict[str, list[Submit]] = {}
-    for task in tasks:
-        for upstream in task.depends_on:
-            users.setdefault(upstream, []).append(task)
-    free = deque(task for task in tasks if not task.depends_on)
-    ordered = []
-    while free:
-        task = free.popleft()
-        ordered.append(task)
-        for user in users.get(task.id or "", ()):
-            unmet[user.id] -= 1
-            if unmet[user.id] == 0:
-                free.append(user)
-    return ordered
-
-
-def _cycle(left: Mapping[str, Sequence[str]]) -> list[str]:
-    """One circle among tasks that each wait for another of them; first and last the same."""
-    seen: dict[str, None] = {}
-    name = next(iter(left))
-    while name not in seen:
-        seen[name] = None
-        name = next(upstream for upstream in left[name] if upstream in left)
-    path = list(seen)
-    return [*path[path.index(name) :], name]
+    """The tasks, each after those it depends on and otherwise as they stand. Raises `CycleError`."""
+    by_id = {task.id or "": task for task in tasks}
+    sorter = TopologicalSorter(dict.fromkeys(by_id, ()))
+    for name, task in by_id.items():
+        sorter.add(name, *task.depends_on)
+    return [by_id[name] for name in sorter.static_order()]
 
 
 _CYCLE_SHOWN: Final = 12

@@ -9,12 +9,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from actors import KINDS, Event
 from actors.cli.events import event_json, event_sentence
+from actors.cli.outcome import Tally
 from actors.cli.output import Output, complain
-from actors.cli.standing import Tally
 from actors.sentences import clock, plain
 
 if TYPE_CHECKING:
@@ -38,16 +38,22 @@ _ROUTINE: Final = frozenset(
 """Kinds that the lines leave out: they say what the plan says, or what the next line says too."""
 
 
-class View(Protocol):
-    """Where `run` sends what it has to show."""
+class View:
+    """Where `run` sends what it has to show; this one shows nothing but diagnoses and notes, on standard error."""
 
-    def event(self, event: Event) -> None: ...
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def event(self, event: Event) -> None:
+        """Something happened."""
 
     def note(self, text: str) -> None:
         """Something that `run` itself has to say, in one line."""
+        complain(text)
 
     def warn(self, text: str) -> None:
         """A diagnosis, in one line: to standard error."""
+        complain(text)
 
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
         """Where every company stands now."""
@@ -56,11 +62,8 @@ class View(Protocol):
         """The end: for people, and for programs."""
 
 
-class LineView:
+class LineView(View):
     """A line for each event worth one."""
-
-    def __init__(self, out: Output) -> None:
-        self._out = out
 
     def event(self, event: Event) -> None:
         if event.kind not in _ROUTINE:
@@ -69,46 +72,29 @@ class LineView:
     def note(self, text: str) -> None:
         self._out.line(text)
 
-    def warn(self, text: str) -> None:
-        complain(text)
-
-    def tallies(self, tallies: Mapping[str, Tally]) -> None:
-        """Lines say it event by event."""
-
     def summary(self, lines: list[str], _facts: Mapping[str, Any], /) -> None:
-        for line in ("", *lines):
-            self._out.line(line)
+        self._out.lines(["", *lines])
 
 
-class JsonView:
+class JsonView(View):
     """Every event as one line of JSON on standard output, then ``{"summary": …}``; notes go to standard
     error."""
 
-    def __init__(self, out: Output) -> None:
-        self._out = out
-
     def event(self, event: Event) -> None:
         self._out.json(event_json(event))
-
-    def note(self, text: str) -> None:
-        complain(text)
-
-    def warn(self, text: str) -> None:
-        complain(text)
-
-    def tallies(self, tallies: Mapping[str, Tally]) -> None:
-        """Programs count events themselves."""
 
     def summary(self, _lines: list[str], facts: Mapping[str, Any], /) -> None:
         self._out.json({"summary": dict(facts)})
 
 
-class LiveView:
-    """A bar for each company, and above the bars a line for what goes wrong."""
+class LiveView(View):
+    """A bar for each company, and above the bars a line for what goes wrong. A warning stands there too where standard
+    error is the same terminal.
+    """
 
     def __init__(self, progress: Progress, out: Output) -> None:
+        super().__init__(out)
         self._progress = progress
-        self._out = out
         self._bars: dict[str, TaskID] = {}
         self._more: TaskID | None = None
 
@@ -121,11 +107,7 @@ class LiveView:
         from rich.text import Text
 
         with _broken_terminal():
-            self._progress.console.print(Text(text), soft_wrap=True)
-
-    def warn(self, text: str) -> None:
-        """Where standard error is the terminal too, rich puts it above the bars."""
-        complain(text)
+            self._progress.console.print(Text(plain(text)), soft_wrap=True)
 
     def tallies(self, tallies: Mapping[str, Tally]) -> None:
         with _broken_terminal():
@@ -147,8 +129,7 @@ class LiveView:
     def summary(self, lines: list[str], _facts: Mapping[str, Any], /) -> None:
         with _broken_terminal():
             self._progress.stop()
-        for line in ("", *lines):
-            self._out.line(line)
+        self._out.lines(["", *lines])
 
 
 def _doing(tally: Tally) -> str:
@@ -190,7 +171,7 @@ def _bars(stream: TextIO) -> Progress | None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.table import Column
     except ImportError:
-        complain("bars need rich (pip install turnkeeper[cli]); lines do without")
+        complain("progress bars need rich (pip install 'turnkeeper[cli]'): showing lines instead")
         return None
 
     class TerminalMayGo(Console):

@@ -1,7 +1,7 @@
-"""``run``: execute a plan until nothing can go on without a person, or with ``--stay`` until it is interrupted.
+"""``run``: execute a plan until only a person can make it continue, or with ``--stay`` until it is interrupted.
 
-Every run says the whole plan again. What is stored already is recognised by its id, so running a plan again
-continues it, adds its new tasks, and changes nothing that is there.
+Every run submits the whole plan again. A stored task is recognised by its id, so running a plan again continues it,
+adds its new tasks, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -13,34 +13,32 @@ from typing import Any, Final
 import attrs
 import trio
 
-from actors import ClosingReport, Reader, Runtime, TaskStatus, open_reader, open_runtime
-from actors.cli.events import closing
+from actors import ClosingReport, Runtime, TaskStatus, open_reader, open_runtime
 from actors.cli.interrupts import CostsNoTry, Interrupts
-from actors.cli.parser import RunOptions
+from actors.cli.options import RunOptions
+from actors.cli.outcome import Tally, at_rest, goes_on, tally
 from actors.cli.plan import COMMAND, Plan
 from actors.cli.progress import View
-from actors.cli.standing import Tally, at_rest, goes_on, tally
 from actors.cli.submission import move, require_tasks, submit
-from actors.sentences import plain
 
 DRAIN_S: Final = 30.0
-"""How long the first Ctrl-C waits for what executes; then it becomes the second."""
+"""How long the first Ctrl-C waits for running attempts; then it acts like the second."""
 HASTY_DRAIN_S: Final = 2.0
-"""The same after SIGTERM. With the grace it is well below the ten seconds after which the most impatient service
-managers send SIGKILL, which would cost what executes an unclean death."""
+"""The same after SIGTERM. Together with the grace it is well below the ten seconds after which the most impatient
+service managers send SIGKILL, which would count as an unclean death of the running attempts."""
 STOP_GRACE_S: Final = 5.5
-"""More than a command takes from SIGTERM to SIGKILL, and no more, as a person waits."""
+"""Slightly more than ending a command takes from SIGTERM to SIGKILL, as a person is waiting."""
 LOOK_PAUSE_S: Final = 0.1
 LOOK_SHARE: Final = 10
-"""A look at all tasks of a company costs the more the more there are. So while work goes on, looking takes at
-most one part in so many of the time; when nothing is in flight any more, one looks at once."""
+"""Looking at all tasks of a company costs more the more there are. While work continues, looking takes at most this
+fraction of the time (one in ten); once nothing is in flight, it looks at once."""
 STALE_S: Final = 2.0
-"""A state can change without an event (a rest after crashes ends): so look again after this time."""
+"""A state can change without an event (a rest after crashes ends), so it looks again after this time."""
 
-STAYS: Final = "nothing goes on without a person: waits for what other commands send. Ctrl-C ends it"
+STAYS: Final = "nothing continues without a person: waiting for messages and schedules. Ctrl-C ends it"
 
 Hook = Callable[[Runtime, Sequence[TaskStatus]], Awaitable[bool]]
-"""Called when nothing goes on; says whether it set something going."""
+"""Called when nothing continues by itself; returns whether it set something going."""
 
 
 @attrs.frozen
@@ -81,31 +79,22 @@ async def execute(plan: Plan, options: RunOptions, view: View, hook: Hook | None
         return Ended(session.statuses, session.tallies, interrupts.count, report)
 
 
+@attrs.define(eq=False)
 class _Session:
     """One run of a plan inside an open runtime."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        plan: Plan,
-        options: RunOptions,
-        view: View,
-        interrupts: Interrupts,
-        hook: Hook | None,
-        position: int,
-    ) -> None:
-        self._runtime = runtime
-        self._plan = plan
-        self._options = options
-        self._view = view
-        self._interrupts = interrupts
-        self._hook = hook
-        self._position = position
-        self._stays = False
-        self._changed: set[str] = set()
-        self._news = trio.Event()
-        self._by_company: dict[str, tuple[TaskStatus, ...]] = {}
-        self.tallies: dict[str, Tally] = {}
+    _runtime: Runtime
+    _plan: Plan
+    _options: RunOptions
+    _view: View
+    _interrupts: Interrupts
+    _hook: Hook | None
+    _position: int
+    _stays: bool = False
+    _changed: set[str] = attrs.field(factory=set, init=False)
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _by_company: dict[str, tuple[TaskStatus, ...]] = attrs.field(factory=dict, init=False)
+    tallies: dict[str, Tally] = attrs.field(factory=dict, init=False)
 
     @property
     def statuses(self) -> tuple[TaskStatus, ...]:
@@ -144,7 +133,9 @@ class _Session:
             active = [one for one in waiting if one.paused_ms is None]
             if active:
                 which = "1 schedule fires" if len(active) == 1 else f"{len(active)} schedules fire"
-                self._view.note(f"{plain(name)}: {which} only while a host runs: --stay keeps this one")
+                self._view.note(
+                    f"{name}: {which} only while a host runs: use --stay to keep this one running"
+                )
 
     def _say_what_is_not_in_the_plan(self) -> None:
         planned = {(company.name, task.id) for company in self._plan.companies for task in company.tasks}
@@ -152,7 +143,7 @@ class _Session:
             more = sum(goes_on(status) for status in statuses if (company, status.id) not in planned)
             if more:
                 which = "1 task that is" if more == 1 else f"{more} tasks that are"
-                self._view.note(f"{plain(company)}: {which} not in this plan will go on too")
+                self._view.note(f"{company}: {which} not in this plan will continue too")
 
     async def _until_rest(self) -> None:
         while True:
@@ -185,7 +176,7 @@ class _Session:
         await self._interrupts.reach(1)
         limit = f" within {self._drain_s:g} s" if self._interrupts.hasty else ""
         self._view.note(
-            f"interrupted: what executes may finish{limit}, nothing new starts. Once more stops it now"
+            f"interrupted: running attempts may finish{limit}, nothing new starts. Interrupt again to stop them now"
         )
         working.cancel()
 
@@ -199,12 +190,12 @@ class _Session:
 
             async def until_asked_again() -> None:
                 await self._interrupts.reach(2)
-                self._view.note("interrupted again: stops now. Once more leaves at once")
+                self._view.note("interrupted again: stopping now. A third interrupt leaves at once")
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_asked_again)
             if not await self._runtime.drain(self._drain_s):
-                self._view.note(f"not finished after {self._drain_s:g} s: stops it now")
+                self._view.note(f"not finished after {self._drain_s:g} s: stopping now")
             nursery.cancel_scope.cancel()
         self._changed |= set(self._by_company)
         await self._look()
@@ -212,13 +203,12 @@ class _Session:
     # --- what is shown --------------------------------------------------------------------------------------
 
     async def _follow_events(self) -> None:
-        async with closing(self._runtime.events(after=self._position)) as events:
-            async for event in events:
-                self._view.event(event)
-                self._position = event.position
-                if event.company is not None:
-                    self._changed.add(event.company)
-                    self._news.set()
+        async for event in self._runtime.events(after=self._position):
+            self._view.event(event)
+            self._position = event.position
+            if event.company is not None:
+                self._changed.add(event.company)
+                self._news.set()
 
     async def _look(self) -> None:
         """See where the tasks of every company that changed stand now."""
@@ -231,11 +221,8 @@ class _Session:
 
     async def show_the_last_events(self) -> None:
         """What the closing said, and what was not shown yet when it began."""
-        async with (
-            open_reader(self._runtime.path) as reader,
-            closing(reader.events(after=self._position)) as events,
-        ):
-            async for event in events:
+        async with open_reader(self._runtime.path) as reader:
+            async for event in reader.events(after=self._position):
                 self._view.event(event)
             if self._interrupts.count:  # what executed was cut short: say how it stands, not how it stood
                 for name in self._by_company:
@@ -244,30 +231,8 @@ class _Session:
 
 
 async def last_position(db: Path) -> int:
-    """The position of the last event in the database; 0 if there is none, or no database.
-
-    Positions only rise, so doubling and then halving finds it in a few looks, however long the log is. It begins with
-    the oldest event that is kept: what was before it may have been pruned.
-    """
+    """The position of the newest event in the database; 0 if there is none, or no database."""
     if not db.exists() or not db.stat().st_size:
         return 0
     async with open_reader(db) as reader:
-        first, step = await _first_after(reader, None), 1
-        if first is None:
-            return 0
-        known = first
-        while (seen := await _first_after(reader, known + step)) is not None:
-            known, step = seen, 2 * step
-        beyond = known + step
-        while known < beyond:
-            middle = (known + beyond) // 2
-            seen = await _first_after(reader, middle)
-            known, beyond = (known, middle) if seen is None else (seen, beyond)
-        return known
-
-
-async def _first_after(reader: Reader, position: int | None) -> int | None:
-    async with closing(reader.events(after=position)) as events:
-        async for event in events:
-            return event.position
-    return None
+        return await reader.last_position()

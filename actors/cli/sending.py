@@ -1,8 +1,8 @@
-"""Carrying out a command that steers a host: send its message, wait for the answer, say what a person would.
+"""Sending a message to the host: send it, wait for the answer, print the answer as a sentence.
 
 The command does nothing itself. It leaves a message in the inbox of the database; the process that runs the
-database carries it out and writes the answer beside it. So the command may be interrupted at any time, and
-given again under the same message id it finds the answer that is there.
+database carries it out and writes the answer beside it. So the command may be interrupted at any time: given
+again under the same message id, it finds the answer that is there.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, Final
 import attrs
 import trio
 
-from actors import Inbox, InboxFull, Letter, Message, TurnkeeperError, open_inbox
+from actors import Inbox, InboxFull, Letter, Message, NotADatabase, TurnkeeperError, open_inbox
 from actors.cli.advice import command_line
-from actors.cli.output import Output, complain
-from actors.cli.parser import SteerOptions
-from actors.cli.read import letter_facts, present_ms, require_company
-from actors.cli.steering import COMMAND_OF, Command
-from actors.sentences import describe_reason, plain
+from actors.cli.letters import letter_facts
+from actors.cli.message_commands import COMMAND_OF
+from actors.cli.options import SendOptions
+from actors.cli.output import Output, complain, present_ms
+from actors.cli.read import require_company
+from actors.sentences import describe_reason
 
 EXIT_DONE: Final = 0
 EXIT_REFUSED: Final = 1
@@ -28,59 +29,72 @@ EXIT_UNANSWERED: Final = 4
 LOOK_S: Final = 0.05
 
 
-async def steer(options: SteerOptions, out: Output) -> int:
-    """Send and wait; returns the exit status.
+async def send(options: SendOptions, out: Output) -> int:
+    """Send and wait; returns the exit status. With ``--later``, what may be the first word to a company may also be
+    the first to a database: it is created.
 
     Raises `CompanyNotThere`, `InvalidMessage`, `InvalidName`, `InvalidJson`, `PlanError`, `MessageConflict`
     and what `open_inbox` raises: mistakes in the arguments. Nothing was sent then.
     """
     message = options.command.message(options.given)
-    async with open_inbox(options.db) as inbox:
-        return await _Sending(options, message, inbox, out).carry_out()
+    create = options.later and options.command.founds
+    try:
+        async with open_inbox(options.db, create=create) as inbox:
+            return await _Sending(options, message, inbox, out).carry_out()
+    except NotADatabase as error:
+        if error.absent and options.command.founds:
+            complain(f"{error}. Create one with run, or add --later to create it")
+            return _not_sent(options, out)
+        raise
+
+
+def _not_sent(options: SendOptions, out: Output) -> int:
+    _tell(options, out, "not_sent", None)
+    return EXIT_NOT_SENT
+
+
+def _tell(options: SendOptions, out: Output, outcome: str, letter: Letter | None) -> None:
+    """The outcome for programs."""
+    if options.json:
+        about = {"company": options.given.company, "id": None} if letter is None else letter_facts(letter)
+        out.json({"outcome": outcome, **about})
 
 
 @attrs.frozen
 class _Sending:
-    options: SteerOptions
+    options: SendOptions
     message: Message[Any]
     inbox: Inbox
     out: Output
 
     @property
     def company(self) -> str:
-        company: str = self.options.given.company
-        return company
-
-    @property
-    def command(self) -> Command:
-        return self.options.command
+        return self.options.given.company
 
     async def carry_out(self) -> int:
-        if not self.command.founds:
+        if not self.options.command.founds:
             await require_company(self.inbox, self.company, await self.inbox.waited_for())
         host = self.inbox.owner is not None
         if not host and not self.options.later:
-            self._tell("not_sent", None)
             complain(
-                f"no process runs {plain(str(self.options.db))}: nothing was sent. "
-                "Start one with run, or add --later: then the next one does it"
+                f"no process runs {self.options.db}: nothing was sent. Start one with run, or add --later: "
+                "then the next one carries it out"
             )
-            return EXIT_NOT_SENT
+            return _not_sent(self.options, self.out)
         try:
             id = await self.inbox.send(self.company, self.message, id=self.options.message_id)
         except InboxFull as error:
-            self._tell("not_sent", None)
-            complain(plain(str(error)))
-            return EXIT_NOT_SENT
+            complain(str(error))
+            return _not_sent(self.options, self.out)
         letter = await self._wait(id, self.options.timeout_s if host else 0.0)
         if not letter.waiting:
-            return await self._answered(letter)
+            return await self._answered(letter, host)
         if host and self.options.timeout_s > 0:
             return self._unanswered(letter)
         self._tell("sent", letter)
         if not self.options.json:
             who = "the process" if host else "the next process"
-            self.out.line(f"sent: {who} that runs this database does it (message {plain(id)})")
+            self.out.line(f"sent: {who} that runs this database carries it out (message {id})")
         return EXIT_DONE
 
     async def _wait(self, id: str, timeout_s: float) -> Letter:
@@ -96,13 +110,13 @@ class _Sending:
         assert letter is not None, "it is kept for days"
         return letter
 
-    # --- what is said ---------------------------------------------------------------------------------------
+    # --- what is printed ------------------------------------------------------------------------------------
 
-    async def _answered(self, letter: Letter) -> int:
+    async def _answered(self, letter: Letter, host: bool) -> int:
         if letter.error is not None:
             self._tell("refused", letter)
-            complain(plain(str(letter.error)))
-            for step in self._instead(letter.error):
+            complain(str(letter.error))
+            for step in self._instead(letter.error, host):
                 complain(f"instead: {step}")
             return EXIT_REFUSED
         self._tell("done", letter)
@@ -112,39 +126,35 @@ class _Sending:
 
     def _unanswered(self, letter: Letter) -> int:
         self._tell("unanswered", letter)
-        look = command_line("inbox", "--db", str(self.options.db))
+        look = command_line(("inbox",), self.options.db)
         complain(
-            f"not answered yet after {self.options.timeout_s:g} s: message {plain(letter.id)} still waits, and is "
-            f"done when the process gets to it. Look with: {look}"
+            f"not answered yet after {self.options.timeout_s:g} s: message {letter.id} still waits and is "
+            f"carried out when the process gets to it. Look with: {look}"
         )
         return EXIT_UNANSWERED
 
     async def _sentence(self, reply: Any) -> str:
-        task = self.options.given.task if self.command.about == "task" else getattr(reply, "id", None)
+        command, given = self.options.command, self.options.given
+        task = given.task if command.about == "task" else getattr(reply, "id", None)
         subject = self.company if task is None else f"{self.company}/{task}"
-        said = f"{plain(subject)} {self.command.said(self.options.given, reply)}"
-        if self.command.then and task is not None:
-            with suppress(TurnkeeperError):  # it is done; this is only about where it stands by now
+        said = f"{subject} {command.said(given, reply)}"
+        if command.then and task is not None:
+            with suppress(TurnkeeperError):  # it is done; this is only about where the task stands by now
                 status = await self.inbox.company(self.company).status(task)
                 for reason in status.reasons[:1]:
                     said += f"; {describe_reason(reason, company=self.company, now_ms=present_ms())}"
         note = getattr(reply, "note", None)
-        return f"{said}. {plain(note)}" if note else f"{said}."
+        return f"{said}. {note}" if note else f"{said}."
 
-    def _instead(self, error: TurnkeeperError) -> list[str]:
+    def _instead(self, error: TurnkeeperError, host: bool) -> list[str]:
         """Commands that would do instead, as they can be pasted."""
-        steps = []
-        for name in getattr(error, "advice", ()):
-            command = COMMAND_OF.get(name)
-            if command is not None and command.about == "task":
-                address = f"{self.company}/{self.options.given.task}"
-                words = (command.name, address, *command.needs, "--db", str(self.options.db))
-                steps.append(command_line(*words))
-        return steps
+        address = f"{self.company}/{self.options.given.task}"
+        commands = [COMMAND_OF[name] for name in getattr(error, "advice", ()) if name in COMMAND_OF]
+        return [
+            command_line((command.name, address, *command.required_words), self.options.db, host=host)
+            for command in commands
+            if command.about == "task"
+        ]
 
     def _tell(self, outcome: str, letter: Letter | None) -> None:
-        """The outcome for programs."""
-        if not self.options.json:
-            return
-        facts = {"company": self.company, "id": None} if letter is None else letter_facts(letter)
-        self.out.json({"outcome": outcome, **facts})
+        _tell(self.options, self.out, outcome, letter)

@@ -1,4 +1,4 @@
-"""Telling the runtime what a plan says, and what the arguments ask for besides."""
+"""Submitting a plan, and the moves that the arguments of `run` ask for."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from actors import (
     TaskUnknown,
     open_reader,
 )
-from actors.cli.parser import RunOptions, TaskName
+from actors.cli.arguments import TaskName
+from actors.cli.options import RunOptions
 from actors.cli.plan import CompanyPlan, Plan, in_dependency_order
 from actors.cli.progress import View
-from actors.sentences import listed, plain
+from actors.sentences import listed
 
 
 class TaskNotThere(Exception):
     """An argument names a task that is neither in the plan nor in the database; nothing was written."""
 
     def __init__(self, name: TaskName) -> None:
-        super().__init__(f"there is no task {plain(str(name))} in the plan or the database")
+        super().__init__(f"there is no task {name} in the plan or the database")
         self.name = name
 
 
@@ -61,7 +62,7 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
     for schedule in plan.schedules:
         settings = await company.ask(schedule)
         if settings.changed:
-            view.note(plain(f"{plan.name}: schedule {schedule.name} is set"))
+            view.note(f"{plan.name}: schedule {schedule.name} is set")
     if not plan.tasks:
         return
     kept: list[str] = []
@@ -71,12 +72,12 @@ async def submit(company: Company, plan: CompanyPlan, view: View) -> None:
         stored, kept = await _submit_each(company, plan.tasks)
     new = sum(not one.existing for one in stored)
     if new:
-        view.note(f"{plain(plan.name)}: {new} {'task' if new == 1 else 'tasks'} added")
+        view.note(f"{plan.name}: {new} {'task' if new == 1 else 'tasks'} added")
     if kept:
         some = listed(tuple(kept[:_NAMED_MAX]), len(kept))
         view.note(
-            f"{plain(plan.name)}: changed in the plan since it was stored, and kept as it was: {some}. "
-            "Give a task another id to run it as the plan has it now"
+            f"{plan.name}: changed in the plan but kept as stored: {some}. "
+            "Give a task another id to run its new definition"
         )
 
 
@@ -98,14 +99,14 @@ async def _submit_each(
 
 
 async def move(runtime: Runtime, options: RunOptions, view: View) -> None:
-    """What ``--retry`` and ``--start`` ask for. A move that does not fit is said and changes nothing."""
+    """What ``--retry`` and ``--start`` ask for. A move that is refused is reported and changes nothing."""
     asked = [(name, Retry(name.task)) for name in options.retry]
     asked_too = [(name, Start(name.task)) for name in options.start]
     for name, message in (*asked, *asked_too):
         try:
             moved = await runtime.company(name.company).ask(message)
         except MoveRefused as refusal:
-            view.note(plain(f"{name.company}: {refusal}"))
+            view.note(f"{name.company}: {refusal}")
         else:
             if not moved.changed:
-                view.note(plain(f"{name}: nothing to do, it is {moved.status}"))
+                view.note(f"{name}: nothing to do, it is {moved.status}")

@@ -220,6 +220,17 @@ class BudgetView:
 
 
 @attrs.frozen
+class LimitsView:
+    """How many tasks of a company may be active at once (``runs_max``), its weight among the others, and since when it
+    is paused (ms UTC; ``None``: it is not).
+    """
+
+    runs_max: int = 1
+    weight: int = 1
+    paused_ms: int | None = None
+
+
+@attrs.frozen
 class ScheduleView:
     """A schedule as it stands; times are ms UTC.
 

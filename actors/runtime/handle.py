@@ -11,7 +11,15 @@ import trio
 from actors.errors import InvalidMessage, MailboxFull, RuntimeClosed, StoreUnavailable, WouldDeadlock
 from actors.events import Event
 from actors.messages import Message
-from actors.messages.views import AttemptView, BudgetView, Explanation, Outcome, ScheduleView, TaskStatus
+from actors.messages.views import (
+    AttemptView,
+    BudgetView,
+    Explanation,
+    LimitsView,
+    Outcome,
+    ScheduleView,
+    TaskStatus,
+)
 from storage.codec import check_name
 
 from . import reads
@@ -60,6 +68,10 @@ class Reads:
         `StoreUnavailable`.
         """
         return await reads.budget(self._source, self.name)
+
+    async def limits(self) -> LimitsView:
+        """What the company may do at once, and whether it is paused. Raises `StoreUnavailable`."""
+        return await reads.limits(self._source, self.name)
 
     async def explain(self, task: str) -> Explanation:
         """Every closed gate of the task, in order, with the ids, numbers and times concerned."""

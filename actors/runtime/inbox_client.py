@@ -132,13 +132,16 @@ class Inbox(Reader):
 
 
 @asynccontextmanager
-async def open_inbox(path: str | os.PathLike[str], *, busy_s: float = BUSY_S) -> AsyncIterator[Inbox]:
-    """Open an existing database to send messages to its host, from any process, beside whoever runs it.
+async def open_inbox(
+    path: str | os.PathLike[str], *, busy_s: float = BUSY_S, create: bool = False
+) -> AsyncIterator[Inbox]:
+    """Open a database to send messages to its host, from any process, beside whoever runs it.
 
-    ``busy_s``: how many seconds sending waits for others' transactions. Raises `NotADatabase` (also if
-    there is no such file), `SchemaTooNew`, `StoreUnavailable`.
+    ``busy_s``: how many seconds sending waits for others' transactions. ``create``: if there is no such file,
+    create an empty database, whose first host then finds what was sent. Raises `NotADatabase` (also if there is
+    no such file and ``create`` is false), `SchemaTooNew`, `StoreUnavailable`.
     """
-    async with open_beside(path, busy_s=busy_s) as store:
+    async with open_beside(path, busy_s=busy_s, create=create) as store:
         yield Inbox(store)
 
 

@@ -12,7 +12,7 @@ from storage.nursery import bare_nursery
 from storage.sqlite.connection import Connection
 from storage.sqlite.location import locate
 from storage.sqlite.locks import Owner
-from storage.sqlite.opening import Durability, open_reader, open_sender
+from storage.sqlite.opening import Durability, create_empty, open_reader, open_sender
 from storage.sqlite.ownership import owner_of
 from storage.sqlite.sender import SqliteSender
 from storage.sqlite.store import Hooks, How, SqliteStore, copy_beside, open_read_store, open_store
@@ -47,15 +47,21 @@ async def open_owned(path: str | os.PathLike[str]) -> AsyncIterator[SqliteStore]
 
 
 @asynccontextmanager
-async def open_beside(path: str | os.PathLike[str], *, busy_s: float) -> AsyncIterator[SqliteSender]:
+async def open_beside(
+    path: str | os.PathLike[str], *, busy_s: float, create: bool = False
+) -> AsyncIterator[SqliteSender]:
     """Open a database, which must exist, for reading and sending beside the process that owns it.
 
-    ``busy_s``: how long to wait for transactions of others. Raises `NotADatabase`, `SchemaTooNew`,
+    ``busy_s``: how long to wait for transactions of others. ``create``: make an empty database if there is none.
+
+    Raises `NotADatabase`, `SchemaTooNew`,
     `StoreUnavailable`.
     """
     from storage.sqlite.bridge import open_bridge  # aiosqlite is only loaded where a thread is used
 
     name, busy_ms = locate(path), round(busy_s * 1000)
     async with bare_nursery(), open_bridge() as bridge:
+        if create:
+            await trio.to_thread.run_sync(create_empty, name)
         connection = await bridge.connect(lambda: open_sender(name, busy_ms=busy_ms))
         yield SqliteSender(name, connection)

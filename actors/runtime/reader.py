@@ -11,6 +11,7 @@ import trio
 from actors.core.admission import Live
 from storage.codec import check_name
 from storage.contract.companies import ListCompanies
+from storage.contract.events import LastPosition
 from storage.contract.store import ReadStore
 
 from .clock import wall_clock_ms
@@ -64,6 +65,10 @@ class Reader:
         longer kept.
         """
         return Events(self._database.fetch, Page(company, after), _wait_a_little if follow else None)
+
+    async def last_position(self) -> int:
+        """The position of the newest event, whether or not it is still kept; 0 if there has been none."""
+        return await self._database.fetch(LastPosition())
 
 
 @asynccontextmanager

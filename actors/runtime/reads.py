@@ -23,7 +23,15 @@ from actors.core.task_state import TaskState
 from actors.core.work_state import explain, positions, work_state
 from actors.errors import TaskUnknown
 from actors.events import Event
-from actors.messages.views import AttemptView, BudgetView, Explanation, NodeView, ScheduleView, TaskStatus
+from actors.messages.views import (
+    AttemptView,
+    BudgetView,
+    Explanation,
+    LimitsView,
+    NodeView,
+    ScheduleView,
+    TaskStatus,
+)
 from storage.codec import decode
 from storage.contract.events import TaskEvents
 from storage.contract.loading import FindTasks, FoundTasks, LoadCompany, LoadedCompany, LoadSchedules
@@ -234,6 +242,14 @@ async def budget(source: Source, name: str) -> BudgetView:
         return BudgetView(None, 0, 0)
     company = seen.state.company
     return BudgetView(company.budget, company.spent, company.reserved)
+
+
+async def limits(source: Source, name: str) -> LimitsView:
+    seen = await view(source, name)
+    if seen.state is None:
+        return LimitsView()
+    company = seen.state.company
+    return LimitsView(company.runs_max, company.weight, company.paused_ms)
 
 
 async def explanation(source: Source, name: str, task: str) -> Explanation:

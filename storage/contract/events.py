@@ -81,6 +81,11 @@ class ReadLog(Query[LogLines]):
 
 
 @value
+class LastPosition(Query[int]):
+    """The position of the newest line, whether or not it is still kept; 0 if there has been none."""
+
+
+@value
 class TaskEvents(Query[Sequence[StoredEvent] | None]):
     """Every line of one task, oldest first; ``None`` if there is no such task."""
 

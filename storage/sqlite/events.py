@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from storage.columns import INSERT_EVENT, Row, row_of
 from storage.contract.events import (
     LastEventTime,
+    LastPosition,
     LogLines,
     LogPlace,
     ReadLog,
@@ -154,3 +155,9 @@ def _line(row: Row) -> StoredEvent:
     return StoredEvent(
         position, company, seq, at_ms, kind, task, run, node, attempt, before, after, reason, said
     )
+
+
+@query(LastPosition)
+def last_position(conn: sqlite3.Connection, _asked: LastPosition) -> int:
+    (position,) = conn.execute(SQL["last_position"]).fetchone()
+    return int(position)

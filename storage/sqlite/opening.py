@@ -109,6 +109,21 @@ def open_sender(path: str | os.PathLike[str], *, busy_ms: int) -> sqlite3.Connec
     return raw
 
 
+def create_empty(path: str | os.PathLike[str]) -> None:
+    """Create a database without any rows, unless there is one at ``path`` already.
+
+    Several processes may do so at once, a host that opens it for the first time among them. Raises as `open_writer`.
+    """
+    name = _resolve(path)
+    try:
+        if _identify(name) != 0:
+            return
+    except NotADatabase as error:
+        if not error.absent:
+            raise
+    open_writer(name).close()
+
+
 def open_copier(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """Open an existing database of ours for `VACUUM INTO`, which writes only the copy, but which a connection that
     must not write refuses. Works beside any owner. Raises as `open_reader`.
@@ -238,6 +253,11 @@ def _create_schema(raw: sqlite3.Connection, script: str) -> None:
             f"PRAGMA user_version = {SCHEMA_VERSION};"
             "COMMIT;"
         )
+    except sqlite3.OperationalError:
+        roll_back(raw)
+        if _integer(raw, "PRAGMA user_version") != SCHEMA_VERSION:
+            raise
+        # another process has created it since this one looked
     except BaseException:
         roll_back(raw)
         raise

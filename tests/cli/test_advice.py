@@ -9,7 +9,8 @@ import pytest
 
 from actors import Reason, ReasonKind
 from actors.cli.advice import advice
-from actors.cli.parser import ReadOptions, RunOptions, SteerOptions, parse
+from actors.cli.options import ReadOptions, RunOptions, SendOptions
+from actors.cli.parser import parse
 
 DB = Path("my files/x.db")
 PASS_BY_THEMSELVES = {
@@ -41,7 +42,7 @@ def test_every_reason_that_a_command_helps_against_has_one_that_can_be_pasted(ki
         assert what[0].isupper()
         options = parse(shlex.split(command))
         assert options.db == DB
-        if isinstance(options, SteerOptions):
+        if isinstance(options, SendOptions):
             assert options.given.company == "acme"
             assert options.command.message(options.given) is not None
             if options.command.about == "task":
@@ -51,6 +52,13 @@ def test_every_reason_that_a_command_helps_against_has_one_that_can_be_pasted(ki
             assert str(options.task) in ("acme/the report", "acme/up stream")
         else:
             assert isinstance(options, RunOptions)
+
+
+def test_without_a_host_a_message_is_proposed_for_later_and_a_read_as_ever() -> None:
+    manual = advice(Reason(ReasonKind.MANUAL), "acme", "a", Path("x.db"), host=False)
+    assert manual == "Start it: python -m actors start acme/a --later --db x.db"
+    completed = advice(Reason(ReasonKind.COMPLETED), "acme", "a", Path("x.db"), host=False)
+    assert completed == "See its results: python -m actors result acme/a --db x.db"
 
 
 def test_nothing_is_proposed_about_a_task_that_is_not_named() -> None:

@@ -14,10 +14,11 @@ import pytest
 import trio
 
 import actors.cli.maintenance
+from actors.cli.options import BackupOptions
 from actors.cli.output import Output
-from actors.cli.parser import BackupOptions
 
 from .conftest import Done, Place
+from .support import Gates
 
 PLAN = """
     [companies.acme]
@@ -96,14 +97,14 @@ async def test_ctrl_c_stops_a_backup(place: Place, monkeypatch: pytest.MonkeyPat
 
 def test_prune_lets_go_of_what_is_older_and_says_how_much(ran: Place) -> None:
     young = ran.cli("prune", "--tasks-days", "11", "--events-days", "11", "--attempts-days", "11")
-    assert (young.status, young.out) == (0, "gone: 0 tasks, 0 attempts, 0 events\n")
+    assert (young.status, young.out) == (0, "deleted: 0 tasks, 0 attempts, 0 events\n")
     old = ran.cli("prune", "--tasks-days", "9", "--attempts-days", "9")
-    assert (old.status, old.out) == (0, "gone: 2 tasks, 2 attempts, 0 events\n")
+    assert (old.status, old.out) == (0, "deleted: 2 tasks, 2 attempts, 0 events\n")
     assert (count(ran, "tasks"), count(ran, "attempts")) == (1, 0)
     lines = count(ran, "events")
     log = ran.cli("prune", "--events-days", "9")
     assert log.status == 0
-    assert log.out == f"gone: 0 tasks, 0 attempts, {lines - 2} events\n", "all but what prunings told"
+    assert log.out == f"deleted: 0 tasks, 0 attempts, {lines - 2} events\n", "all but what prunings told"
     assert count(ran, "events") == 3
 
 
@@ -111,13 +112,13 @@ def test_prune_wants_to_know_of_what(ran: Place) -> None:
     for words in ((), ("--keys-days", "1")):
         done = ran.cli("prune", *words)
         assert done.status == 2
-        assert "say for how many days to keep --events-days" in done.err
+        assert "nothing to prune: say how many days to keep what, with --events-days" in done.err
     assert count(ran, "tasks") == 3
 
 
 def test_prune_takes_any_number_of_days(ran: Place) -> None:
     done = ran.cli("prune", "--tasks-days", "9" * 18, "--events-days", "9" * 18)
-    assert (done.status, done.out) == (0, "gone: 0 tasks, 0 attempts, 0 events\n")
+    assert (done.status, done.out) == (0, "deleted: 0 tasks, 0 attempts, 0 events\n")
 
 
 def test_a_company_that_cannot_be_pruned_is_said(ran: Place) -> None:
@@ -126,14 +127,16 @@ def test_a_company_that_cannot_be_pruned_is_said(ran: Place) -> None:
     done = ran.cli("prune", "--tasks-days", "1")
     assert (done.status, done.out) == (
         1,
-        "gone: 0 tasks, 0 attempts, 0 events; 1 companies could not be pruned\n",
+        "deleted: 0 tasks, 0 attempts, 0 events; 1 companies could not be pruned\n",
     )
-    assert done.err.startswith("turnkeeper: pruning.company_failed: company=acme, cause=UnitRefused")
+    assert done.err.startswith("turnkeeper: acme: pruning.company_failed: cause=UnitRefused")
 
 
 def test_the_log_after_pruning_begins_with_what_is_left_and_a_cursor_below_is_told(ran: Place) -> None:
     ran.cli("prune", "--events-days", "9")
-    assert ran.cli("log").lines[-1].endswith("are gone")
+    assert (
+        ran.cli("log").lines[-1].partition(" old lines of the log were deleted, up to position ")[2].isdigit()
+    )
     done = ran.cli("log", "--after", "1")
     assert (done.status, done.out) == (2, "")
     assert "the log was pruned up to position" in done.err
@@ -146,7 +149,7 @@ def test_delete_asks_first_and_then_does_it(ran: Place) -> None:
     asked = ran.cli("delete", "acme")
     assert asked.status == 1
     assert asked.out == (
-        "acme has 2 tasks. They go for ever, with their results and events: say --yes to delete\n"
+        "acme has 2 tasks. Add --yes to delete them for ever, with their results and events\n"
     )
     assert count(ran, "tasks") == 3
     done = ran.cli("delete", "acme", "--yes")
@@ -166,24 +169,23 @@ def test_delete_asks_first_and_then_does_it(ran: Place) -> None:
 def test_beside_a_host_a_copy_is_made_and_the_rest_names_the_host_and_does_nothing(
     place: Place, finish: Callable[[subprocess.Popen[str]], Done]
 ) -> None:
-    os.mkfifo(place.folder / "up")
-    os.mkfifo(place.folder / "go")
+    gates = Gates(place.folder)
     place.plan(
         """
         [companies.acme]
 
         [[companies.acme.tasks]]
         id = "gated"
-        run = "echo up > up; read word < go"
+        run = "echo $$ > up.fifo; read word < go.fifo"
         """
     )
     host = place.start("run", place.folder / "plan.toml")
-    (place.folder / "up").read_text("utf-8")
+    gates.until_up()
     assert place.cli("backup", place.folder / "copy.db").status == 0
     for words in (("prune", "--tasks-days", "0"), ("delete", "acme", "--yes")):
         done = place.cli(*words)
         assert (done.status, done.out) == (1, "")
         assert f"is in use by process {host.pid}" in done.err
-    (place.folder / "go").write_text("on\n", "utf-8")
+    gates.go()
     assert finish(host).status == 0
-    assert place.cli("prune", "--tasks-days", "0").out.startswith("gone: 1 tasks")
+    assert place.cli("prune", "--tasks-days", "0").out.startswith("deleted: 1 tasks")

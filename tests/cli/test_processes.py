@@ -9,24 +9,18 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import trio
 
-from actors import AttemptEnd, AttemptView, Event, open_reader
+from actors import AttemptEnd, Event
 from actors.cli import run
-from actors.cli.parser import TaskName
 
-from .conftest import PATIENCE_S, Done, Place
-from .test_run import events_of
-
-Finish = Callable[["subprocess.Popen[str]"], Done]
+from .conftest import PATIENCE_S, Place
+from .support import Finish, Gates, alarm, ends_of, events_of, read_until, until_gone
 
 GATED = """
     [companies.acme]
@@ -49,75 +43,6 @@ def gates(place: Place) -> Gates:
     return Gates(place.folder)
 
 
-class Gates:
-    """The two pipes of `GATED`. Opening one waits for the command at its other end."""
-
-    def __init__(self, folder: Path) -> None:
-        self._up, self._go = folder / "up.fifo", folder / "go.fifo"
-        os.mkfifo(self._up)
-        os.mkfifo(self._go)
-
-    def until_up(self) -> int:
-        """Wait for the command; its pid."""
-        with alarm(), self._up.open() as up:
-            return int(up.read())
-
-    def go(self) -> None:
-        with alarm(), self._go.open("w") as go:
-            go.write("word\n")
-
-
-@contextmanager
-def alarm() -> Iterator[None]:
-    """A pipe that nobody opens must not hang the tests."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise TimeoutError("nobody came")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def read_until(process: subprocess.Popen[str], word: str) -> None:
-    """Read the lines of a process until one has ``word`` in it."""
-    assert process.stdout is not None
-    with alarm():
-        for line in process.stdout:
-            if word in line:
-                return
-    raise AssertionError(f"the process ended without saying {word!r}")
-
-
-def attempts_of(db: Path, name: TaskName) -> tuple[AttemptView, ...]:
-    async def read() -> tuple[AttemptView, ...]:
-        async with open_reader(db) as reader:
-            return await reader.company(name.company).attempts(name.task)
-
-    return trio.run(read)
-
-
-def ends_of(db: Path, task: str) -> list[AttemptEnd | None]:
-    return [attempt.end for attempt in attempts_of(db, TaskName("acme", task))]
-
-
-def until_gone(pid: int) -> None:
-    """Wait until no living process has this pid."""
-    with alarm():
-        while True:
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            except FileNotFoundError:
-                return
-            if state == "Z":
-                return
-            time.sleep(0.01)
-
-
 # --- signals ----------------------------------------------------------------------------------------------
 
 
@@ -128,12 +53,12 @@ def test_one_ctrl_c_lets_what_executes_finish_and_starts_nothing_new(
     process = place.start("run", "plan.toml")
     gates.until_up()
     process.send_signal(number)
-    read_until(process, "interrupted: what executes may finish")
+    read_until(process, "interrupted: running attempts may finish")
     gates.go()
     done = finish(process)
     assert (done.status, done.err) == (130, "")
     assert "acme  1 of 2 completed, 1 queued" in done.lines
-    assert done.lines[-1] == "Run the same command again to go on."
+    assert done.lines[-1] == "Run the same command again to continue."
     assert ends_of(place.db, "gated") == [AttemptEnd.SUCCEEDED]
     assert ends_of(place.db, "after") == []
     again = place.run()
@@ -147,7 +72,7 @@ def test_two_ctrl_c_stop_it_now_and_running_it_again_costs_no_try(
     process = place.start("run", "plan.toml")
     pid = gates.until_up()
     process.send_signal(signal.SIGINT)
-    read_until(process, "interrupted: what executes may finish")
+    read_until(process, "interrupted: running attempts may finish")
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.status == 130
@@ -203,7 +128,7 @@ def test_a_plain_function_that_does_not_end_does_not_keep_the_process(place: Pla
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.status == 130
-    assert "acme/a/1/main/1 would not end and was left behind" in done.lines
+    assert "acme/a/1/main/1 did not end and was left behind" in done.lines
 
 
 def test_what_has_not_finished_when_the_patience_ends_is_stopped(
@@ -217,7 +142,7 @@ def test_what_has_not_finished_when_the_patience_ends_is_stopped(
     place.plan("[[companies.acme.tasks]]\nid = 'a'\ncall = 'plan_functions_slow:slow'\n")
     done = place.run()
     assert done.status == 130
-    assert "not finished after 0.1 s: stops it now" in done.lines
+    assert "not finished after 0.1 s: stopping now" in done.lines
     assert ends_of(place.db, "a") == [AttemptEnd.INTERRUPTED]
 
 
@@ -272,13 +197,13 @@ def test_the_demo_killed_again_and_again_is_finished_by_running_it_again(
 
 def test_the_demo_shows_what_it_promises_and_its_commands_can_be_pasted(place: Place, finish: Finish) -> None:
     said = place.cli("demo", "--help").out
-    assert "0 it ended as it should, with at most one task left, which waits for you" in said
+    assert "0 it ended as intended, with at most one task left, which waits for you" in said
     done = finish(place.start("demo"))
     assert (done.status, done.err) == (0, "")
     for word in (
-        "bakery/bread: attempt 1 of weigh failed, tries again in",
+        "bakery/bread: attempt 1 of weigh failed, will be tried again in",
         "observatory: 2 tasks are blocked by dome: observe, publish",
-        "observatory: 2 tasks are free again: observe, publish",
+        "observatory: 2 tasks are no longer blocked: observe, publish",
         "bakery/open-shop waits for a person to start it since ",
         "Try next:",
     ):
@@ -300,10 +225,11 @@ def test_a_database_is_read_beside_the_process_that_runs_it_and_cannot_be_run_tw
     host = place.start("run", "plan.toml")
     gates.until_up()
     status = place.cli("status").lines
-    assert status[0].startswith(f"process {host.pid} runs this database since ")
+    assert status[0].startswith(f"process {host.pid} has run this database since ")
     assert status[2] == "acme: 0 of 2 completed, 1 running, 1 waiting"
-    assert status[3].startswith("  gated executes main")
-    assert status[4] == "  after waits for gated"
+    assert status[3] == "  may run 1 task at a time (weight 1)"
+    assert status[4].startswith("  gated executes main")
+    assert status[5] == "  after waits for gated"
     queue = place.cli("queue").lines
     assert [line.split()[1:4] for line in queue] == [
         ["running", "P2", "acme/gated"],
@@ -349,9 +275,9 @@ def test_a_log_can_be_followed_before_the_first_run(
     waits_for_the_file = there != "a database of another company"
     if waits_for_the_file or company:
         what = (
-            f"there is no database {place.db} yet: waits for the first run to make it"
+            f"there is no database {place.db} yet: waiting for the first run to create it"
             if waits_for_the_file
-            else "there is no company acme; there are: other. Waits for it"
+            else "there is no company acme; there are: other. Waiting for it"
         )
         assert log.stderr is not None
         with alarm():
@@ -434,6 +360,6 @@ def test_a_run_that_stays_fires_schedules_until_it_is_interrupted(place: Place, 
     place.plan("[[companies.acme.schedules]]\nname = 'beat'\nevery = 1\nrun = 'true'\n")
     process = place.start("run", "plan.toml", "--stay")
     for _ in range(3):
-        read_until(process, "made by schedule beat for")
+        read_until(process, "submitted by schedule beat for")
     process.send_signal(signal.SIGINT)
     assert finish(process).status == 130

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from actors.cli.outcome import Tally
 from actors.cli.output import Output
 from actors.cli.progress import COMPANIES_SHOWN, JsonView, LineView, LiveView, open_view
-from actors.cli.standing import Tally
 from actors.events import Event
 from actors.messages.views import WorkState
 
@@ -83,7 +83,7 @@ def test_a_terminal_gets_a_bar_for_each_company_and_lines_for_what_goes_wrong(te
     assert "3/6" in shown
     assert "1 running, 2 failed: report" in shown
     assert "acme/[red]a\\x1b: attempt 1 of n failed: boom" in shown
-    assert "begins" not in shown
+    assert "starts" not in shown
     assert shown.endswith("\nthe end\n")
 
 
@@ -130,7 +130,7 @@ def test_a_terminal_without_rich_gets_lines_and_is_told_why(
     monkeypatch.setattr(builtins, "__import__", without_rich)
     with open_view(terminal, json=False) as view:
         assert isinstance(view, LineView)
-    assert "pip install turnkeeper[cli]" in capsys.readouterr().err
+    assert "pip install 'turnkeeper[cli]'" in capsys.readouterr().err
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(

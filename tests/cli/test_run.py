@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
 import trio
 
-from actors import Archive, Event, RunStatus, SendBack, open_reader, open_runtime
-from actors.cli import app, run
-from actors.cli.output import Output
+from actors import Archive, Event, RunStatus, SendBack, open_runtime
+from actors.cli import run
 from actors.commands import command
 
 from .conftest import Place
+from .support import CHAIN_WITH_A_FAULT, MANUAL, events_of, results_of
 
 TWO_COMPANIES = """
     [companies.acme]
@@ -64,47 +60,6 @@ def alone(ctx):
     return ctx.key
 """
 
-CHAIN_WITH_A_FAULT = """
-    [[companies.acme.tasks]]
-    id = "first"
-    tries_max = 1
-    run = "test -e repaired || { echo not yet repaired; exit 4; }"
-
-    [[companies.acme.tasks]]
-    id = "second"
-    depends_on = ["first"]
-    run = "true"
-
-    [[companies.acme.tasks]]
-    id = "third"
-    depends_on = ["second"]
-    run = "true"
-"""
-
-MANUAL = """
-    [[companies.acme.tasks]]
-    id = "by-hand"
-    mode = "manual"
-    run = "true"
-"""
-
-
-def results_of(db: Path, company: str, task: str) -> Mapping[str, Any]:
-    async def read() -> Mapping[str, Any]:
-        async with open_reader(db) as reader:
-            return await reader.company(company).result(task)
-
-    return trio.run(read)
-
-
-def events_of(db: Path) -> list[Event]:
-    async def read() -> list[Event]:
-        async with open_reader(db) as reader:
-            return [event async for event in reader.events()]
-
-    return trio.run(read)
-
-
 # --- the main job -----------------------------------------------------------------------------------------
 
 
@@ -126,7 +81,7 @@ def test_the_lines_tell_what_happened_once_each(place: Place) -> None:
     for line in (
         "acme: 2 tasks added",
         "beta: 1 task added",
-        "acme/collect: attempt 1 of main begins",
+        "acme/collect: attempt 1 of main starts",
         "acme/collect: attempt 1 of main succeeded",
         "acme/collect: completed",
         "acme/report: logged by a function: count=2",
@@ -168,19 +123,6 @@ def test_diagnoses_go_to_standard_error_and_nowhere_else(place: Place, options: 
         assert said not in done.out
     if not options:
         assert "acme/a: logged by a function" in done.lines
-
-
-def test_diagnoses_of_the_reading_commands_go_to_standard_error(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def read(_options: object, out: Output) -> int:
-        structlog.get_logger("storage.sqlite.bridge").warning("thread_left", thread="x")
-        out.line("read")
-        return 0
-
-    monkeypatch.setattr(app, "read", read)
-    done = place.cli("status")
-    assert (done.status, done.out, done.err) == (0, "read\n", "turnkeeper: thread_left: thread=x\n")
 
 
 def test_a_plan_goes_on_when_the_log_of_its_past_was_pruned(place: Place) -> None:
@@ -237,7 +179,7 @@ def test_a_failure_blocks_what_depends_on_it_until_it_is_retried(place: Place) -
     assert "acme  0 of 3 completed, 2 blocked, 1 failed" in done.lines
     (said,) = (line for line in done.lines if line.startswith("acme/first failed in main after 1 try"))
     assert said.endswith("exit status 4 | not yet repaired")
-    assert f"  python -m actors run {plan} --db {place.db} --retry acme/first" in done.lines
+    assert f"  python -m actors run {plan} --retry acme/first --db {place.db}" in done.lines
     again = place.run()
     assert again.status == 1
     assert [event.kind for event in events_of(place.db)].count("attempt.started") == 1
@@ -252,7 +194,7 @@ def test_a_manual_task_waits_until_it_is_started(place: Place) -> None:
     done = place.run()
     assert done.status == 1
     assert any(line.startswith("acme/by-hand waits for a person to start it since ") for line in done.lines)
-    assert f"  python -m actors run {plan} --db {place.db} --start acme/by-hand" in done.lines
+    assert f"  python -m actors run {plan} --start acme/by-hand --db {place.db}" in done.lines
     assert place.run("--start", "acme/by-hand").status == 0
 
 
@@ -313,8 +255,8 @@ def test_a_changed_plan_adds_its_new_tasks_and_says_what_it_ignored(place: Place
     done = place.run()
     assert done.status == 0
     assert "acme: 1 task added" in done.lines
-    kept = "acme: changed in the plan since it was stored, and kept as it was: a."
-    assert f"{kept} Give a task another id to run it as the plan has it now" in done.lines
+    kept = "acme: changed in the plan but kept as stored: a."
+    assert f"{kept} Give a task another id to run its new definition" in done.lines
     assert results_of(place.db, "acme", "a")["main"]["output"] == "old\n"
     assert results_of(place.db, "acme", "b")["main"]["output"] == "new\n"
 
@@ -334,7 +276,7 @@ def test_what_another_plan_left_in_the_database_goes_on_too_and_that_is_said(
     monkeypatch.setattr(run._Session, "_say_what_is_not_in_the_plan", say_and_let_it_go_on)
     done = place.run()
     assert done.status == 0
-    assert "acme: 1 task that is not in this plan will go on too" in done.lines
+    assert "acme: 1 task that is not in this plan will continue too" in done.lines
     assert done.lines[-2:] == ["acme  1 of 1 completed", "beta  1 of 1 completed"]
 
 
@@ -349,151 +291,6 @@ def test_a_task_that_was_archived_stays_so(place: Place) -> None:
     done = place.run()
     assert done.status == 0
     assert done.lines[-1] == "acme  0 of 0 completed"
-
-
-# --- what cannot be used ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("not toml", "plan.toml:1: not TOML: "),
-        (
-            "[[companies.acme.tasks]]\nid = 'a'\nwrong = 1\n",
-            "plan.toml:3: companies.acme.tasks.a.wrong: unknown",
-        ),
-    ],
-)
-def test_a_plan_that_is_wrong_ends_with_status_2_and_writes_nothing(
-    place: Place, text: str, said: str
-) -> None:
-    place.plan(text)
-    done = place.run()
-    assert (done.status, done.out) == (2, "")
-    (line,) = done.err.splitlines()
-    assert said in line
-    assert sorted(path.name for path in place.folder.iterdir()) == ["plan.toml"]
-
-
-@pytest.mark.parametrize("option", ["--retry", "--start"])
-def test_an_unknown_task_in_the_arguments_ends_with_status_2_and_writes_nothing(
-    place: Place, option: str
-) -> None:
-    place.plan(MANUAL)
-    done = place.run(option, "acme/other")
-    assert (done.status, done.out) == (2, "")
-    assert done.err == "turnkeeper: there is no task acme/other in the plan or the database\n"
-    assert sorted(path.name for path in place.folder.iterdir()) == ["plan.toml"]
-    assert place.run().status == 1
-    before = events_of(place.db)
-    for name in ("acme/other", "none/other"):
-        assert place.run(option, name).status == 2
-    assert events_of(place.db) == before
-
-
-def test_a_task_of_the_database_that_is_not_in_the_plan_can_be_named(place: Place) -> None:
-    place.plan(MANUAL)
-    assert place.run().status == 1
-    place.plan("[companies.beta]\n")
-    assert place.run("--start", "acme/by-hand").status == 0
-
-
-@pytest.mark.parametrize("content", ["", "hello, this is a letter and not a database at all"])
-def test_a_file_that_is_not_ours_is_left_as_it_is(place: Place, content: str) -> None:
-    place.plan(MANUAL)
-    place.db.write_text(content)
-    commands: list[list[str]] = [[what] for what in ("status", "queue", "log")]
-    commands += [[what, "acme/a"] for what in ("explain", "timeline")]
-    if content:
-        commands.append(["run", str(place.folder / "plan.toml")])
-    for argv in commands:
-        done = place.cli(*argv)
-        assert (done.status, done.out) == (2, "")
-        assert "is not a Turnkeeper database" in done.err
-        assert len(done.err.splitlines()) == 1
-    assert place.db.read_text() == content
-
-
-def test_a_database_that_does_not_exist_is_not_made_by_reading(place: Place) -> None:
-    for argv in (["status"], ["queue"], ["log"], ["explain", "acme/a"], ["timeline", "acme/a"]):
-        done = place.cli(*argv)
-        assert (done.status, done.out) == (2, "")
-        assert "there is no such file" in done.err
-    assert list(place.folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("where", ["none/x.db", "x.db"])
-def test_a_log_cannot_be_followed_where_no_run_could_ever_make_it(place: Place, where: str) -> None:
-    from actors.cli import main
-
-    (place.folder / "x.db").write_text("hello, this is a letter and not a database at all")
-    assert main(["log", "-f", "--db", str(place.folder / where)]) == 2
-    assert "is not a Turnkeeper database" in place.capsys.readouterr().err
-
-
-def test_a_folder_that_does_not_exist_ends_with_status_2(place: Place) -> None:
-    plan = place.plan(MANUAL)
-    place.capsys.readouterr()
-    from actors.cli import main
-
-    assert main(["run", str(plan), "--db", str(place.folder / "none" / "x.db")]) == 2
-    out, err = place.capsys.readouterr()
-    (line,) = err.splitlines()
-    assert out == ""
-    assert line.startswith("turnkeeper: the store is not available: No such file or directory: ")
-    assert line.endswith(". The path is at fault: make its folder, or give another path")
-
-
-# --- reading ----------------------------------------------------------------------------------------------
-
-
-def test_the_read_commands_say_where_things_stand_when_no_host_runs(place: Place) -> None:
-    place.plan(CHAIN_WITH_A_FAULT)
-    assert place.run().status == 1
-    status = place.cli("status")
-    assert status.status == 0
-    assert status.lines[0] == "no process runs this database"
-    assert "acme: 0 of 3 completed, 2 blocked, 1 failed" in status.lines
-    assert "  second depends on first, which failed" in status.lines
-    queue = place.cli("queue", "--company", "acme").lines
-    assert [line.split()[3] for line in queue] == ["acme/second", "acme/third"]
-    explain = place.cli("explain", "acme/third").lines
-    assert explain[0] == "acme/third is blocked: it depends on acme/second, which is blocked itself."
-    assert explain[1] == f"  See why: python -m actors explain acme/second --db {place.db}"
-    assert explain[2] == "It also waits: no process runs this database."
-    explain = place.cli("explain", "acme/first").lines
-    assert "    not yet repaired" in explain
-    timeline = place.cli("timeline", "acme/first").lines
-    assert [line.rpartition("  ")[2] for line in timeline] == [
-        'submitted "first"',
-        "starts (run slot 1)",
-        "attempt 1 of main begins",
-        "attempt 1 of main failed, no tries left: CommandFailed: exit status 4 | not yet repaired",
-        "failed in main",
-    ]
-    log = place.cli("log").lines
-    assert len(log) == len(events_of(place.db))
-    assert place.cli("log", "--after", "2").lines == log[2:]
-    assert place.cli("log", "--company", "acme").lines == [line for line in log if "acme" in line]
-    as_json = [Event(**json.loads(line)) for line in place.cli("log", "--json").lines]
-    assert as_json == events_of(place.db)
-
-
-def test_an_unknown_name_ends_with_status_2(place: Place) -> None:
-    place.plan(MANUAL)
-    assert place.run().status == 1
-    for argv in (
-        ["status", "--company", "none"],
-        ["queue", "--company", "none"],
-        ["log", "--company", "none"],
-        ["explain", "none/a"],
-        ["timeline", "acme/none"],
-        ["explain", "acme/none"],
-    ):
-        done = place.cli(*argv)
-        assert (done.status, done.out) == (2, "")
-        assert "none" in done.err
-        assert len(done.err.splitlines()) == 1
 
 
 # --- times --------------------------------------------------------------------------------------------------
@@ -520,7 +317,7 @@ def test_without_staying_later_starts_are_waited_for_and_schedules_are_not(place
     assert done.status == 0, done.out + done.err
     assert datetime.now(UTC) >= soon
     assert "acme: schedule beat is set" in done.out
-    assert "acme: 1 schedule fires only while a host runs: --stay keeps this one" in done.out
+    assert "acme: 1 schedule fires only while a host runs: use --stay to keep this one running" in done.out
     again = place.run()
     assert again.status == 0
     assert "is set" not in again.out
@@ -576,12 +373,14 @@ def test_a_run_ends_where_only_a_person_can_go_on_and_everything_says_so(place: 
     trio.run(send_back)
     explained = place.cli("explain", "acme/post").lines
     assert explained[0].startswith("acme/post waits for a person to approve approve since ")
-    assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --db ")
+    assert explained[1].startswith("  Approve it: python -m actors approve acme/post approve --later --db ")
     assert any(line.startswith('"post", run 1, submitted at ') for line in explained)
     assert "  node draft: succeeded" in explained
     at = explained.index("    was sent back:")
     assert explained[at + 1 : at + 3] == ["      shorter", "      much shorter"]
-    assert any(line.startswith("  gate approve: pending, waits for a person since ") for line in explained)
+    assert any(
+        line.startswith("  gate approve: pending, has waited for a person since ") for line in explained
+    )
     steps = place.cli("explain", "acme/steps").lines
     assert any("goes step by step: a person has to let main start since" in line for line in steps)
     told = place.cli("timeline", "acme/post").out

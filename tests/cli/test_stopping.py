@@ -8,7 +8,6 @@ import subprocess
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -16,15 +15,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import AttemptEnd, NodeStatus, RetryAfter, TaskStatus, open_reader
+from actors import AttemptEnd, NodeStatus, RetryAfter
 from actors.cli import interrupts, run
 from actors.commands import CommandFailed
 from actors.processes import KILL_GRACE_S, TERM_GRACE_S
 from tests.whole.processes import assert_left_in_order
 
 from .conftest import PATIENCE_S, Done, Place
-from .test_processes import Finish, alarm, ends_of, read_until, until_gone
-from .test_run import events_of
+from .support import Finish, Gates, alarm, ends_of, events_of, read_until, status_of, until_gone
 
 LIMIT_S = 10.0
 """From SIGTERM to SIGKILL: Docker's, the shortest of the usual ones."""
@@ -106,14 +104,6 @@ def begin(place: Place, finish: Finish) -> Iterator[Begin]:
             os.killpg(long.command, signal.SIGKILL)
 
 
-def status_of(db: Path, task: str) -> TaskStatus:
-    async def read() -> TaskStatus:
-        async with open_reader(db) as reader:
-            return await reader.company("acme").status(task)
-
-    return trio.run(read)
-
-
 def assert_interrupted_at_no_cost(place: Place, task: str) -> None:
     assert_left_in_order(place.db, closed=True)
     assert ends_of(place.db, task) == [AttemptEnd.INTERRUPTED]
@@ -161,7 +151,7 @@ def test_a_service_managers_stop_within_its_limit_leaves_no_lock_and_costs_no_tr
     send(long)
     done = long.ended_within(LIMIT_S)
     assert (done.status, done.err) == (130, "")
-    assert done.lines[-1] == "Run the same command again to go on."
+    assert done.lines[-1] == "Run the same command again to continue."
     long.assert_nothing_was_lost()
 
 
@@ -190,7 +180,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: Place, finish: Finish) -> None:
-    os.mkfifo(place.folder / "go.fifo")
+    gates = Gates(place.folder)
     place.plan(
         """
         [[companies.acme.tasks]]
@@ -204,11 +194,10 @@ def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: P
         """
     )
     process = place.start("run", "plan.toml", via=("-c", PATIENT))
-    read_until(process, "attempt 1 of main begins")
+    read_until(process, "attempt 1 of main starts")
     process.send_signal(signal.SIGTERM)
-    read_until(process, "interrupted: what executes may finish within 1000 s")
-    with alarm(), (place.folder / "go.fifo").open("w") as go:
-        go.write("word\n")
+    read_until(process, "interrupted: running attempts may finish within 1000 s")
+    gates.go()
     assert finish(process).status == 130
     assert (ends_of(place.db, "short"), ends_of(place.db, "after")) == ([AttemptEnd.SUCCEEDED], [])
 
@@ -219,7 +208,7 @@ def test_what_finishes_soon_after_sigterm_counts_and_nothing_new_starts(place: P
 def test_ctrl_c_twice_leaves_no_lock_no_orphan_and_costs_no_try(begin: Begin) -> None:
     long = begin()
     long.process.send_signal(signal.SIGINT)
-    read_until(long.process, "interrupted: what executes may finish, nothing new starts")
+    read_until(long.process, "interrupted: running attempts may finish, nothing new starts")
     long.process.send_signal(signal.SIGINT)
     done = long.ended_within(PATIENCE_S)
     assert (done.status, done.err) == (130, "")
@@ -229,16 +218,15 @@ def test_ctrl_c_twice_leaves_no_lock_no_orphan_and_costs_no_try(begin: Begin) ->
 def test_a_command_that_fails_by_itself_while_ctrl_c_waits_for_it_has_failed(
     place: Place, finish: Finish
 ) -> None:
-    os.mkfifo(place.folder / "go.fifo")
+    gates = Gates(place.folder)
     place.plan(
         "[[companies.acme.tasks]]\nid = 'a'\ntries_max = 1\nrun = 'echo up; read word < go.fifo; exit 3'\n"
     )
     process = place.start("run", "plan.toml")
-    read_until(process, "attempt 1 of main begins")
+    read_until(process, "attempt 1 of main starts")
     process.send_signal(signal.SIGINT)
     read_until(process, "interrupted: ")
-    with alarm(), (place.folder / "go.fifo").open("w") as go:
-        go.write("word\n")
+    gates.go()
     assert finish(process).status == 130
     assert ends_of(place.db, "a") == [AttemptEnd.FAILED]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
 
 import pytest
 
-from actors.cli.events import EVENTS, event_json, event_line, event_sentence
+from actors.cli.events import SENTENCES, event_json, event_line, event_sentence
+from actors.cli.output import Output
 from actors.events import KINDS, Event
 from actors.messages.views import Reason, ReasonKind
 from actors.sentences import (
@@ -48,6 +50,18 @@ def test_everything_unseen_is_written_as_an_escape_and_the_rest_stays() -> None:
 def test_lines_become_one_and_a_long_text_loses_its_middle() -> None:
     assert shortened("one\ntwo\n") == "one | two"
     assert shortened("a" * 50 + "b" * 50, 10) == "aaaaa … bbbbb"
+
+
+def test_whatever_is_printed_is_one_visible_line_and_json_keeps_its_meaning() -> None:
+    """The command line prints through `Output` alone, so nothing that it shows has to be made safe by its source."""
+    stream = io.StringIO()
+    Output(stream).line(EVIL)
+    Output(stream).json({"text": EVIL})
+    line, as_json = stream.getvalue().removesuffix("\n").split("\n")
+    assert line == TAMED
+    assert not [char for char in UNSEEN if char in as_json]
+    assert json.loads(as_json) == {"text": EVIL}
+    assert "é 漢" in as_json
 
 
 # --- reasons ------------------------------------------------------------------------------------------------------
@@ -154,13 +168,15 @@ def test_a_reason_says_the_ids_numbers_and_times_concerned(reason: Reason, expec
 
 
 def test_every_kind_of_event_has_a_sentence_and_there_is_none_without_a_kind() -> None:
-    assert set(EVENTS) == set(KINDS)
+    assert set(SENTENCES) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_event_is_told_in_one_safe_line_with_all_fields_and_with_none(kind: str) -> None:
     for event in (an_event(kind), Event(1, None, None, NOW_MS, kind)):
-        said = event_line(event)
+        stream = io.StringIO()
+        Output(stream).line(event_line(event))
+        said = stream.getvalue().removesuffix("\n")
         assert not [char for char in UNSEEN if char in said]
 
 
@@ -173,7 +189,7 @@ TOLD = [
         an_event(
             "attempt.failed", company="acme", task="a", node="n", reason="exit status 3", after="pending"
         ),
-        "acme/a: attempt 2 of n failed, tries again in 2.0 s: exit status 3",
+        "acme/a: attempt 2 of n failed, will be tried again in 2.0 s: exit status 3",
     ),
     (
         an_event(

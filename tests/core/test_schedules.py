@@ -21,6 +21,7 @@ from actors.messages import (
     DefineGraph,
     Edit,
     Gate,
+    Message,
     Node,
     Pause,
     PauseSchedule,
@@ -209,6 +210,24 @@ def test_a_fire_that_cannot_be_carried_out_is_skipped_with_the_reason_and_the_sc
     world.wait(60)
     assert len(nominals(world)) == 1
     world.check_tables()
+
+
+@pytest.mark.parametrize("pause_s", [60, 90, 3600])
+@pytest.mark.parametrize(
+    ("hold", "release"), [(PauseSchedule("s"), ResumeSchedule("s")), (Pause(), Unpause())]
+)
+def test_a_time_that_passed_during_a_pause_is_not_told_as_missed(
+    pause_s: int, hold: Message[Any], release: Message[Any]
+) -> None:
+    """Nothing was missed where a person held the schedule. A time that passes while no host runs is another matter."""
+    world = a_world(every=3600, misfire="skip")
+    world.wait(3570)
+    world.ask(hold)
+    world.wait(30 + pause_s)
+    world.ask(release)
+    assert [event.reason for event in world.told("schedule.skipped")] == [
+        "paused: its time passed during the pause"
+    ]
 
 
 def test_what_a_schedule_could_never_carry_out_is_refused_when_it_is_set() -> None:

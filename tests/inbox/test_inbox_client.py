@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -237,3 +239,66 @@ async def test_a_row_that_nobody_can_read_is_shown_as_it_is(tmp_path: Path) -> N
         assert two.message == Retry("a")
         assert isinstance(two.error, InvalidMessage)
         assert isinstance(inbox, Inbox)
+
+
+CREATES_AND_SENDS = """
+import sys, trio
+from actors import Submit, open_inbox
+
+async def main():
+    async with open_inbox(sys.argv[1], create=True) as inbox:
+        await inbox.send("acme", Submit("first", id=sys.argv[2], mode="manual"))
+
+print("ready", flush=True)
+sys.stdin.readline()
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("there", [None, ""], ids=["nothing", "an empty file"])
+def test_several_processes_may_create_a_database_at_once_and_none_of_their_messages_is_lost(
+    tmp_path: Path, there: str | None
+) -> None:
+    """All begin together. Whoever comes second uses what the first has made, also if it is not finished yet."""
+    path = tmp_path / "new.db"
+    if there is not None:
+        path.write_text(there)
+    senders = [
+        subprocess.Popen(
+            [sys.executable, "-c", CREATES_AND_SENDS, str(path), f"t{number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for number in range(3)
+    ]
+    for sender in senders:
+        assert sender.stdout is not None
+        assert sender.stdout.readline() == b"ready\n"
+    for sender in senders:
+        assert sender.stdin is not None
+        sender.stdin.write(b"go\n")
+        sender.stdin.flush()
+    for sender in senders:
+        sender.communicate(timeout=4 * PATIENCE_S)
+    assert [sender.returncode for sender in senders] == [0] * 3
+
+    async def main() -> None:
+        async with open_inbox(path) as inbox:
+            assert len(await inbox.waiting()) == 3
+
+    trio.run(main)
+    assert [found.name for found in tmp_path.iterdir()] == ["new.db"]
+
+
+def test_a_file_that_is_there_is_never_replaced_by_creating(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("hello, this is a letter and not a database at all")
+
+    async def main() -> None:
+        with pytest.raises(NotADatabase):
+            async with open_inbox(path, create=True):
+                raise AssertionError
+
+    trio.run(main)
+    assert path.read_text().startswith("hello")
+    assert list(tmp_path.iterdir()) == [path]

@@ -321,8 +321,10 @@ def _say_skipped(
         reason = str(refusal)
     elif outcome.overlaps:
         reason = f"overlap: {', '.join(holders[:10])} is not settled"
+    elif _was_paused(draft, name):
+        reason = "paused: its time passed during the pause"
     else:
-        reason = "missed: nobody could fire it in time"
+        reason = "missed: no host could fire it in time"
     draft.event(
         "schedule.skipped",
         reason=reason,
@@ -330,6 +332,14 @@ def _say_skipped(
         count=outcome.skipped,
         exact=outcome.exact,
         last_ms=outcome.last_ms,
+    )
+
+
+def _was_paused(draft: Draft, name: str) -> bool:
+    """Whether this very turn ends a pause of the schedule or of the company."""
+    return any(
+        event.kind == "company.unpaused" or (event.kind == "schedule.resumed" and event.data["name"] == name)
+        for event in draft.events
     )
 
 

@@ -1,9 +1,7 @@
-"""What the states of all tasks amount to: can anything go on by itself, how did it end, what can a person
-do."""
+"""What the states of all tasks amount to: does anything continue by itself, how did it end, what can a person do."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Final
 import attrs
 
 from actors import ReasonKind, TaskStatus, WorkState
-from actors.sentences import plain, reason_sentence
+from actors.cli.advice import command_line
+from actors.sentences import reason_sentence
 
 TASKS_LISTED: Final = 20
 """Of the tasks that did not complete, in a summary: what fits on one screen."""
@@ -29,8 +28,7 @@ _BY_THEMSELVES: Final = frozenset(
         ReasonKind.DRAINING,
     }
 )
-"""What passes without a person. Waiting for other tasks is not among them: those say themselves whether
-they go on."""
+"""What passes without a person. Waiting for other tasks is not among them: those tasks answer for themselves."""
 
 _FOR_A_PERSON: Final = frozenset({ReasonKind.MANUAL, ReasonKind.COMPANY_PAUSED})
 """What a task whose time has come would still wait for."""
@@ -54,13 +52,13 @@ _ORDER: Final = (
 
 
 def word(state: WorkState) -> str:
-    """The state as the plan has it."""
+    """The state, as a plan calls it."""
     return "manual" if state is WorkState.HELD else state.value
 
 
 @attrs.frozen
 class Tally:
-    """How many tasks of one company stand where, and what executes right now."""
+    """How many tasks of one company are in which state, and which are executing now."""
 
     states: Mapping[WorkState, int]
     executing: tuple[str, ...] = ()
@@ -77,6 +75,10 @@ class Tally:
         """The states other than completed, most promising first."""
         counts = ((state, self.states.get(state, 0)) for state in _ORDER if state is not WorkState.COMPLETED)
         return ", ".join(f"{count} {word(state)}" for state, count in counts if count)
+
+    def sentence(self) -> str:
+        words = self.words()
+        return f"{self.completed} of {self.total} completed" + (f", {words}" if words else "")
 
 
 def tally(statuses: Iterable[TaskStatus]) -> Tally:
@@ -107,7 +109,7 @@ def goes_on(status: TaskStatus) -> bool:
 
 
 def at_rest(statuses: Iterable[TaskStatus]) -> bool:
-    """Whether nothing can go on without a person."""
+    """Whether nothing continues without a person."""
     return not any(goes_on(status) for status in statuses)
 
 
@@ -124,7 +126,7 @@ def unfinished(statuses: Iterable[TaskStatus]) -> list[TaskStatus]:
 
 
 def name_of(status: TaskStatus) -> str:
-    return plain(f"{status.company}/{status.id}")
+    return f"{status.company}/{status.id}"
 
 
 def why(status: TaskStatus, now_ms: int) -> str:
@@ -134,11 +136,8 @@ def why(status: TaskStatus, now_ms: int) -> str:
 
 def summary_lines(tallies: Mapping[str, Tally], statuses: Sequence[TaskStatus], now_ms: int) -> list[str]:
     """How every company ended, and the tasks that did not complete with their reasons."""
-    width = max((len(plain(company)) for company in tallies), default=0)
-    lines = []
-    for company, one in tallies.items():
-        rest = f", {one.words()}" if one.words() else ""
-        lines.append(f"{plain(company):<{width}}  {one.completed} of {one.total} completed{rest}")
+    width = max((len(company) for company in tallies), default=0)
+    lines = [f"{company:<{width}}  {one.sentence()}" for company, one in tallies.items()]
     left = unfinished(statuses)
     if left:
         lines.append("")
@@ -150,7 +149,6 @@ def summary_lines(tallies: Mapping[str, Tally], statuses: Sequence[TaskStatus], 
 
 def next_steps(statuses: Iterable[TaskStatus], plan: Path, db: Path) -> list[str]:
     """Commands that move what a person can move; one for each kind of move, with the first task it fits."""
-    base = ["python", "-m", "actors"]
     steps = []
     left = unfinished(statuses)
     for states, option in (
@@ -159,9 +157,8 @@ def next_steps(statuses: Iterable[TaskStatus], plan: Path, db: Path) -> list[str
     ):
         fitting = next((status for status in left if status.state in states), None)
         if fitting is not None:
-            name = f"{fitting.company}/{fitting.id}"
-            steps.append([*base, "run", str(plan), "--db", str(db), option, name])
+            steps.append(command_line(("run", str(plan), option, name_of(fitting)), db))
     blocked = next((status for status in left if status.state is WorkState.BLOCKED), None)
     if blocked is not None:
-        steps.append([*base, "explain", f"{blocked.company}/{blocked.id}", "--db", str(db)])
-    return [plain(shlex.join(step)) for step in steps]
+        steps.append(command_line(("explain", name_of(blocked)), db))
+    return steps

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors import RunStatus
-from actors.cli.standing import all_completed, at_rest, goes_on, next_steps, summary_lines, tally, unfinished
+from actors.cli.outcome import all_completed, at_rest, goes_on, next_steps, summary_lines, tally, unfinished
 from actors.messages.views import Reason, ReasonKind, TaskStatus, WorkState
 
 NOW_MS = 1_700_000_000_000
@@ -114,8 +114,8 @@ def test_a_summary_of_many_tasks_fits_on_a_screen() -> None:
 def test_next_steps_can_be_pasted() -> None:
     statuses = unfinished([BLOCKED, HELD, FAILED])
     assert next_steps(statuses, Path("my plan.toml"), Path("x.db")) == [
-        "python -m actors run 'my plan.toml' --db x.db --retry acme/broken",
-        "python -m actors run 'my plan.toml' --db x.db --start 'acme/by hand'",
+        "python -m actors run 'my plan.toml' --retry acme/broken --db x.db",
+        "python -m actors run 'my plan.toml' --start 'acme/by hand' --db x.db",
         "python -m actors explain acme/after --db x.db",
     ]
     assert next_steps([COMPLETED], Path("p"), Path("d")) == []
