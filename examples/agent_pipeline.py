@@ -66,7 +66,7 @@ async def approve_when_asked(runtime: Runtime, task: str) -> None:
             return
 
 
-async def main(database: str = "pipeline.db") -> None:
+async def main(database: str) -> None:
     keep = Retention(events_s=30 * 86_400)
     async with (
         open_runtime(database, handlers=HANDLERS, retention=keep) as runtime,
@@ -82,4 +82,4 @@ async def main(database: str = "pipeline.db") -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    trio.run(main, sys.argv[1] if sys.argv[1:] else "pipeline.db")

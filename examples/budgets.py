@@ -18,7 +18,7 @@ async def ask_model(ctx: Context) -> str:
     return f"an answer of {tokens} tokens"
 
 
-async def main(database: str = "budgets.db") -> None:
+async def main(database: str) -> None:
     async with open_runtime(database, handlers={"ask_model": ask_model}) as runtime:
         acme = runtime.company("acme")
         await acme.ask(SetBudget(1_000))
@@ -38,4 +38,4 @@ async def main(database: str = "budgets.db") -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    trio.run(main, sys.argv[1] if sys.argv[1:] else "budgets.db")

@@ -25,7 +25,7 @@ async def report(ctx: Context) -> str:
     return f"report of {ctx.task}"
 
 
-async def main(database: str = "nightly.db") -> None:
+async def main(database: str) -> None:
     clock = VirtualClock(round(EVENING.timestamp() * 1000))
     async with open_test_runtime(database, handlers={"report": report}, clock=clock) as runtime:
         acme = runtime.company("acme")
@@ -44,4 +44,8 @@ async def main(database: str = "nightly.db") -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:], clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(
+        main,
+        sys.argv[1] if sys.argv[1:] else "nightly.db",
+        clock=trio.testing.MockClock(autojump_threshold=0),
+    )

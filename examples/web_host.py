@@ -99,10 +99,7 @@ async def host(
         await trio.serve_listeners(partial(serve, runtime), [listener])
 
 
-async def main(database: str = "web.db", port: str = "8080") -> None:
-    print(f"http://127.0.0.1:{port}")
-    await host(database, int(port))
-
-
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    arguments = sys.argv[1:] + ["web.db", "8080"][len(sys.argv) - 1 :]
+    print(f"http://127.0.0.1:{arguments[1]}")
+    trio.run(host, arguments[0], int(arguments[1]))

@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT
 COVERED = {"agent_pipeline.py", "budgets.py", "nightly.py", "web_host.py", "plan.toml"}
 
 
-def run(folder: Path, *arguments: str, status: int = 0) -> list[str]:
+def run(*arguments: str, status: int = 0) -> list[str]:
     """The lines that the program prints. It runs in the checkout, where it finds `examples`."""
     words = [sys.executable, "-X", "dev", "-m", *arguments]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -31,15 +31,15 @@ def test_every_example_is_run_by_a_test_of_this_file() -> None:
 
 def test_the_pipeline_sends_the_draft_back_once_and_publishes_what_a_person_approved(tmp_path: Path) -> None:
     database = str(tmp_path / "pipeline.db")
-    sent_back, done = run(tmp_path, "examples.agent_pipeline", database)
+    sent_back, done = run("examples.agent_pipeline", database)
     assert sent_back == "sent back: 16 words: make it shorter"
     assert done.startswith("completed: 'bread ")
     assert done.endswith("approved by Ada")
-    assert run(tmp_path, "examples.agent_pipeline", database)[-1] == done, "a second start does nothing again"
+    assert run("examples.agent_pipeline", database)[-1] == done, "a second start does nothing again"
 
 
 def test_the_schedule_fires_once_in_each_night_also_when_the_clocks_change(tmp_path: Path) -> None:
-    assert run(tmp_path, "examples.nightly", str(tmp_path / "nightly.db")) == [
+    assert run("examples.nightly", str(tmp_path / "nightly.db")) == [
         "fired for Saturday 28 March 02:30 CET",
         "fired for Sunday 29 March 03:00 CEST",
         "fired for Monday 30 March 02:30 CEST",
@@ -48,7 +48,7 @@ def test_the_schedule_fires_once_in_each_night_also_when_the_clocks_change(tmp_p
 
 
 def test_a_run_that_cannot_pay_halts_and_goes_on_once_the_budget_is_raised(tmp_path: Path) -> None:
-    halted, completed = run(tmp_path, "examples.budgets", str(tmp_path / "budgets.db"))
+    halted, completed = run("examples.budgets", str(tmp_path / "budgets.db"))
     assert halted.startswith("halted – ")
     assert "700 spent" in halted
     assert completed == "completed: 1400 of 2000 spent"
@@ -57,10 +57,11 @@ def test_a_run_that_cannot_pay_halts_and_goes_on_once_the_budget_is_raised(tmp_p
 def test_the_plan_halts_at_its_gate_and_completes_once_it_is_approved(tmp_path: Path) -> None:
     database = ("--db", str(tmp_path / "plan.db"))
     plan = ("actors", "run", "examples/plan.toml", *database)
-    assert run(tmp_path, *plan, status=1)[-1].startswith("acme/report waits for a person to approve ok")
-    run(tmp_path, "actors", "approve", "acme/report", "ok", *database, "--later")
-    run(tmp_path, *plan)
-    result = json.loads("\n".join(run(tmp_path, "actors", "result", "acme/report", "--json", *database)))
+    assert run(*plan, status=1)[-1].startswith("acme/report waits for a person to approve ok")
+    run("actors", "approve", "acme/report", "ok", *database, "--later")
+    run(*plan)
+    (line,) = run("actors", "result", "acme/report", "--json", *database)
+    result = json.loads(line)["result"]
     assert result["sum"]["output"] == "6\n"
     assert result["send"]["output"] == "sent\n"
 
