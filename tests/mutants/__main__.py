@@ -21,7 +21,7 @@ from .catalogue import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 TREE = ("actors", "storage", "tests", "pyproject.toml", "README.md")
-HANGS_S = 120.0
+HANGS_S = 60.0
 """A broken program may wait for ever; that is noticed as well."""
 SOUND_S = 600.0
 """All the named tests on the sound tree."""

@@ -33,7 +33,6 @@ SHOWN = (
 TRIES = f"{PROMISES}::test_a_node_is_tried_exactly_as_often_as_it_may"
 TROUBLE = f"{PROMISES}::test_an_actor_that_crashes_and_a_handler_that_raises_are_no_one_else_s_trouble"
 ANSWERED = f"{PROMISES}::test_every_ask_is_answered_also_when_the_store_is_away_and_the_runtime_closes"
-STORY = f"{PROMISES}::test_the_whole_story_of_a_task_is_told_in_its_order"
 MOVES = "tests/core/test_tables.py"
 CELLS = f"{MOVES}::test_a_move_is_made_if_the_table_has_it_and_raises_if_not"
 BLOCKING = f"{PROMISES}::test_reasons_that_block_are_those_that_no_waiting_ends"
@@ -251,14 +250,6 @@ MUTANTS = [
         "        self.closed = error\n        self.fail_all(error)\n",
         "        self.closed = error\n",
         (ANSWERED,),
-    ),
-    Mutant(
-        "numbers of a company have gaps",
-        "10",
-        "storage/units.py",
-        "            None if first_seq is None else first_seq + place,\n",
-        "            None if first_seq is None else first_seq + 2 * place,\n",
-        (STORY,),
     ),
     Mutant(
         "a reader skips an event at each page",
