@@ -8,7 +8,7 @@ interruption, a reset or a fresh allowance. A *schedule* is active until it is p
 fire; only a message brings it back. An attempt's *phase* lives in memory only; finalizing absorbs, so whoever ends an
 attempt second does no harm.
 
-The tables cannot be changed, at any level. The diagrams in the README are generated from them.
+The tables cannot be changed, at any level. The diagrams in the documentation are generated from them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
-"""The generated parts of the README. ``python -m tests.docs.generate`` writes them; a test compares."""
+"""The generated parts of the pages. ``python -m tests.docs.generate`` writes them; a test compares."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from actors.core.transitions import NODE_MOVES, RUN_MOVES, SCHEDULE_MOVES, Table
 from actors.events import KINDS
 from tests.bench.report import read_report
 from tests.bench.summary import summary
 
-MEASURED = Path(__file__).parents[1] / "bench" / "measured.json"
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "tests" / "bench" / "measured.json"
 
 
 def events() -> str:
@@ -42,14 +44,26 @@ def performance() -> str:
     return summary(read_report(MEASURED))
 
 
-def with_generated(text: str) -> str:
-    """The README with its generated parts as the code has them now."""
-    for name, part in (("events", events()), ("moves", moves()), ("performance", performance())):
-        pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(pattern, lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)  # type: ignore[misc]
-        assert found == 1, name
+PARTS: Final[Mapping[str, tuple[str, Callable[[], str]]]] = MappingProxyType(
+    {
+        "docs/events.md": ("events", events),
+        "docs/messages.md": ("moves", moves),
+        "docs/performance.md": ("performance", performance),
+    }
+)
+"""Page → the name of the part that is generated in it, and what makes the part."""
+
+
+def with_generated(page: str, text: str) -> str:
+    """The page's text with its generated part as the code has it now."""
+    name, part = PARTS[page]
+    pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+    text, found = re.subn(pattern, lambda m: f"{m[1]}{part()}\n{m[2]}", text, flags=re.DOTALL)
+    assert found == 1, page
     return text
 
 
 if __name__ == "__main__":
-    README.write_text(with_generated(README.read_text("utf-8")), "utf-8")
+    for page in PARTS:
+        file = ROOT / page
+        file.write_text(with_generated(page, file.read_text("utf-8")), "utf-8")

@@ -1,0 +1,1 @@
+"""The distributions that a release would upload."""
