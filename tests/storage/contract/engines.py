@@ -22,11 +22,14 @@ from storage.records import (
     NodeStatus,
     RunRecord,
     RunStatus,
+    ScheduleRecord,
     TaskRecord,
 )
+from storage.sqlite.connection import Connection
 from storage.sqlite.store import open_store
 from storage.values import changed
-from storage.writes import TaskTexts
+from storage.writes import SchedulePut, TaskTexts
+from tests.storage.connections import Flaky, sqlite_error
 
 Engine = Literal["inline", "thread"]
 ENGINES: tuple[Engine, ...] = ("inline", "thread")
@@ -42,6 +45,11 @@ class Opened:
     def contents(self) -> str:
         with closing(sqlite3.connect(self.path)) as raw:
             return "\n".join(raw.iterdump())
+
+    def damage(self) -> None:
+        """Take away what one kind of operation and one kind of query need."""
+        with closing(sqlite3.connect(self.path)) as raw:
+            raw.execute("DROP TABLE inbox")
 
     async def company(self, name: str = "acme") -> CompanyRecord:
         """The company, claimed by a new actor."""
@@ -74,12 +82,26 @@ class Opened:
             unit.ended = [changed(attempt, ended_ms=3, end=AttemptEnd.SUCCEEDED)]
             await self.store.commit(unit)
 
+    async def schedule(self, company: CompanyRecord, name: str) -> None:
+        """A schedule that waits for its time."""
+        record = ScheduleRecord(1, name, "{}", every_ms=60_000, next_ms=5, due_ms=5)
+        unit = self._unit(company)
+        unit.writes = [SchedulePut(record)]
+        await self.store.commit(unit)
+
     @staticmethod
     def _unit(company: CompanyRecord) -> CommitTurn:
         return CommitTurn(company.claim)
 
 
 @asynccontextmanager
-async def opened(engine: Engine, path: Path) -> AsyncIterator[Opened]:
-    async with open_store(path, how=engine) as store:
+async def opened(engine: Engine, path: Path, *, fails: int = 0) -> AsyncIterator[Opened]:
+    """An open store whose first ``fails`` tries to write find the disk away."""
+
+    def wrap(connection: Connection) -> Connection:
+        flaky = Flaky(connection)
+        flaky.errors = [sqlite_error(sqlite3.SQLITE_IOERR)] * fails
+        return flaky
+
+    async with open_store(path, how=engine, wrap=wrap) as store:
         yield Opened(store, path)

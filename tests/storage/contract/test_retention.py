@@ -34,7 +34,6 @@ from storage.contract.retention import (
 from storage.contract.store import Operation
 from storage.errors import StaleEpoch
 from storage.records import Claim
-from storage.values import changed
 
 from .engines import ENGINES, Engine, Opened, opened
 
@@ -60,31 +59,6 @@ CLAIMED: dict[str, Callable[[Claim], Operation[Any]]] = {
     "MarkDeleted": lambda claim: MarkDeleted(claim, (), "{}", 9),
     "DeleteSome": lambda claim: DeleteSome(claim, 9),
 }
-STALE: dict[str, Callable[[Claim], Claim]] = {
-    "an earlier epoch": lambda claim: changed(claim, epoch=claim.epoch - 1),
-    "an epoch to come": lambda claim: changed(claim, epoch=claim.epoch + 1),
-    "no such company": lambda claim: changed(claim, company_id=claim.company_id + 1),
-}
-
-
-@pytest.mark.parametrize("stale", STALE)
-@pytest.mark.parametrize("name", CLAIMED)
-async def test_an_operation_with_a_stale_claim_changes_nothing(
-    tmp_path: Path, engine: Engine, name: str, stale: str
-) -> None:
-    async with opened(engine, tmp_path / "x.db") as here:
-        await here.company()
-        company = await here.company()
-        await here.task(company, 1)
-        claim = company.claim
-        if name == "DeleteSome":
-            claim = (await here.store.commit(MarkDeleted(claim, (), "{}", 9))).claim
-        before = here.contents()
-        with pytest.raises(StaleEpoch, match="acme"):
-            await here.store.commit(CLAIMED[name](STALE[stale](claim)))
-        assert here.contents() == before
-        await here.store.commit(CLAIMED[name](claim))
-        assert here.contents() != before
 
 
 @pytest.mark.parametrize("name", CLAIMED)
