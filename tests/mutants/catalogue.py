@@ -878,7 +878,7 @@ BEGIN
         "actors/runtime/execution.py",
         "        if spent > attempt.spent_told:\n",
         "        if spent > attempt.spent_told and not attempt.ended:\n",
-        (f"{SPENDING}::test_what_is_spent_after_it_was_left_behind_is_booked_late",),
+        (f"{SPENDING}::test_the_estimate_of_an_attempt_that_was_left_behind_is_booked_until_it_returns",),
     ),
     Mutant(
         "a company that is held up leaves and hears nothing",
