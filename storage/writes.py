@@ -91,7 +91,9 @@ class RunCarried:
 
 @value
 class AttemptBooked:
-    """What an attempt has spent so far, or said after its end; and what it still has reserved."""
+    """What an attempt has spent so far, or said after its end; and what it still has reserved. ``assumed``: nobody
+    could say what it spent in all.
+    """
 
     seq: int
     run: int
@@ -99,6 +101,7 @@ class AttemptBooked:
     number: int
     spent: int
     reserved: int
+    assumed: bool = False
 
 
 @value

@@ -51,21 +51,29 @@ def book_spending(draft: Draft, entry: TaskState, node: NodeRecord, spent: int) 
     draft.node(entry, node.pos, spent=spent)
 
 
-def book_late(draft: Draft, key: AttemptKey, spent: int, name: str | None, stored: Booked | None) -> None:
-    """An attempt whose end is committed says what it spent. Nothing is booked if its row is gone."""
+def book_late(
+    draft: Draft, key: AttemptKey, spent: int, name: str | None, stored: Booked | None, *, final: bool
+) -> None:
+    """An attempt whose end is committed says what it spent. Nothing is booked if its row is gone. Unless what it says
+    is ``final``, it may spend more: what is assumed of it stands until then.
+    """
     booked = draft.booked.get(key, stored)
-    if booked is None or (spent <= booked.spent and not booked.assumed):
+    if booked is None:
         return
-    added = spent - booked.spent
-    draft.booked[key] = Booked(spent, False)
+    assumed = booked.assumed and not final
+    total = spent if booked.assumed and final else max(spent, booked.spent)
+    if (total, assumed) == (booked.spent, booked.assumed):
+        return
+    added = total - booked.spent
+    draft.booked[key] = Booked(total, assumed)
     entry = draft.state.entries.get(key.task)
     _book_company(draft, added, 0)
     if entry is not None and entry.readable and entry.task.seq == key.seq:
         _book_task(draft, entry, added, 0)
     else:
         draft.writes.append(TaskBooked(key.seq, added))
-    if not draft.attempt_spent(key, spent):
-        draft.writes.append(AttemptBooked(*key[1:], spent=spent, reserved=0))
+    if not draft.attempt_spent(key, total, assumed=assumed):
+        draft.writes.append(AttemptBooked(*key[1:], spent=total, reserved=0, assumed=assumed))
     draft.events.append(
         EventRecord(
             "attempt.spent",
@@ -75,7 +83,7 @@ def book_late(draft: Draft, key: AttemptKey, spent: int, name: str | None, store
             run=key.run,
             node=name,
             attempt=key.number,
-            data={"spent": spent, "added": added, "assumed": False},
+            data={"spent": total, "added": added, "assumed": assumed},
         )
     )
 

@@ -5,8 +5,8 @@ reserves the node's estimate, and needs ``spent + reserved + estimate <= limit``
 one unit has to be left. What an attempt says it spent is booked at once and comes off its reservation; its end books
 the rest and frees what is left. So the two accounts are above their limits by no more than what attempts that live
 spend beyond their estimates. Of an attempt of which nobody can say what it spent (its process died) the estimate
-counts as spent, and its row says that this is assumed; if it does say something after all, that counts instead. One
-that is left behind has ended: what it spends yet is booked late, and was not reserved.
+counts as spent, and its row says that this is assumed; if it does say something after all, that counts instead. So it
+is with one that is left behind and lives: its estimate stays booked until it has returned and said what it was.
 
 A task that has not started, or is queued to go on, waits until there is room, and holds up nobody who needs less. So
 does a node of an active run while only what others have reserved is in its way. If it is in the way of what is spent,

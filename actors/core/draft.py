@@ -181,12 +181,12 @@ class Draft:
     def attempt(self, record: AttemptRecord) -> None:
         self.attempts.append(record)
 
-    def attempt_spent(self, key: AttemptKey, spent: int) -> bool:
+    def attempt_spent(self, key: AttemptKey, spent: int, *, assumed: bool) -> bool:
         """Correct what an attempt that ends in this turn has spent; says whether there is one."""
         for place, record in enumerate(self.attempts):
             where = (record.seq, record.run, record.pos, record.number)
             if where == key[1:] and record.end is not None:
-                self.attempts[place] = changed(record, spent=spent, assumed=False)
+                self.attempts[place] = changed(record, spent=spent, assumed=assumed)
                 return True
         return False
 

@@ -107,7 +107,6 @@ HALT_REFUSALS: Mapping[type, Mapping[Halt, Refusal]] = MappingProxyType(
         StartNow: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
         Retry: MappingProxyType({Halt.STEP: _STEP, Halt.APPROVAL: _GATE}),
         Next: MappingProxyType({Halt.APPROVAL: _GATE, Halt.BUDGET: _BUDGET}),
-        Approve: MappingProxyType({Halt.BUDGET: _BUDGET}),
     }
 )
 """The same for a halted run, by what it is short of: a person has to say just that. It goes before `REFUSALS` where it

@@ -39,7 +39,7 @@ def decide_report(draft: Draft, report: Report, prefetched: Prefetched = NOTHING
     if entry is None or node is None:
         _note_late(draft, report)
         if report.spent is not None:
-            book_late(draft, key, report.spent, report.node, prefetched.booked.get(key))
+            book_late(draft, key, report.spent, report.node, prefetched.booked.get(key), final=True)
         return False
     assert entry.run is not None
     if report.abandoned_after_s is not None:
@@ -87,7 +87,7 @@ def decide_spending(draft: Draft, spending: Spending, prefetched: Prefetched = N
     entry = draft.state.entries.get(key.task)
     node = None if entry is None else current_node(entry, key)
     if entry is None or node is None:
-        book_late(draft, key, spending.spent, spending.node, prefetched.booked.get(key))
+        book_late(draft, key, spending.spent, spending.node, prefetched.booked.get(key), final=False)
     else:
         book_spending(draft, entry, node, spending.spent)
 
@@ -113,7 +113,8 @@ def _note_late(draft: Draft, report: Report) -> None:
 def _end(
     draft: Draft, entry: TaskState, node: NodeRecord, report: Report, end: AttemptEnd, error: str | None
 ) -> None:
-    assumed = report.assumed or end is AttemptEnd.LOST
+    alive = report.abandoned_after_s is not None  # it may spend yet
+    assumed = report.assumed or alive or end is AttemptEnd.LOST
     spent = settle(draft, entry, node, report.spent, assume=assumed)
     draft.attempt(
         AttemptRecord(

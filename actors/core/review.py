@@ -20,11 +20,12 @@ from storage.records import Halt, NodeRecord, NodeStatus, RunStatus
 from storage.values import changed
 
 from .advance import attempt_key
+from .budget import cannot_go_on
 from .draft import Draft, fresh_run
 from .effects import CancelAttempt
 from .halting import NAMES_SHOWN, names_of, resume_run
 from .shape import NodeSpec
-from .task_state import TaskState, halt_of
+from .task_state import TaskState, halt_of, is_halted_on_budget
 
 FRESH: dict[str, Any] = {"tries": 0, "unclean": 0, "not_before_ms": None, "error": None}
 """The allowance of a node whose work so far does not count any more."""
@@ -48,7 +49,7 @@ def _place(message: object, entry: TaskState, name: str) -> int:
 
 
 def approve(draft: Draft, entry: TaskState, message: Approve) -> None:
-    """The gate succeeds, if it is reached; a halted run goes on."""
+    """The gate succeeds, if it is reached. A halted run goes on, unless what is spent keeps it from that."""
     assert entry.run is not None
     if entry.progress is None:
         raise refused(message, entry, "has not started: nothing of it waits for you yet")
@@ -66,7 +67,8 @@ def approve(draft: Draft, entry: TaskState, message: Approve) -> None:
         after=NodeStatus.SUCCEEDED,
         note=message.note,
     )
-    if entry.run.status is RunStatus.HALTED:
+    stays = is_halted_on_budget(entry) and cannot_go_on(draft.state, entry)
+    if entry.run.status is RunStatus.HALTED and not stays:
         resume_run(draft, entry, "approve", message.gate)
 
 
@@ -87,6 +89,8 @@ def _not_reached(message: Approve, entry: TaskState) -> MoveRefused:
         return refused(message, entry, f"{text}{', '.join(others[:10])} waits for you", "Approve")
     if halt_of(entry.run) is Halt.STEP:
         return refused(message, entry, f"{text}use Next", "Next")
+    if is_halted_on_budget(entry):
+        return refused(message, entry, f"{text}use Retry", "Retry")
     return refused(message, entry, f"{text}nothing waits for you")
 
 

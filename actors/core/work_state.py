@@ -125,7 +125,7 @@ def _halted_reasons(state: CompanyState, entry: TaskState, run: RunRecord) -> li
         reasons.append(_nodes(ReasonKind.STEP, names, run.halted_ms))
     if halt is Halt.BUDGET:
         reasons.append(halted_reason(state, entry, tuple(names), run.halted_ms))
-    elif halt is not None:  # on budget no gate can be answered: first Retry
+    if halt is not None:
         reasons.extend(_gate_reasons(entry))
     return reasons or [Reason(ReasonKind.HALTED, at_ms=run.halted_ms, text=run.reason)]
 

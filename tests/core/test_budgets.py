@@ -11,6 +11,7 @@ from actors.core.effects import AttemptKey
 from actors.core.inputs import Report, Spending
 from actors.errors import InvalidMessage, MoveRefused
 from actors.messages import (
+    Approve,
     BudgetSettings,
     Edit,
     Gate,
@@ -28,7 +29,7 @@ from actors.messages import (
 )
 from actors.messages.views import Reason, ReasonKind, WorkState
 from storage.contract.recovery import Quarantine
-from storage.records import AttemptEnd, RunStatus
+from storage.records import AttemptEnd, NodeStatus, RunStatus
 from storage.sqlite.engine import carry_out
 
 from .agreement import check_against_file, snapshot, watch
@@ -259,6 +260,44 @@ def test_an_end_and_what_is_said_after_it_in_one_turn_are_booked_once() -> None:
     assert account(world) == (130, 0)
 
 
+ABANDONED: dict[str, Any] = {"abandoned_after_s": 5.0, "error": "deaf", "give_up": True, "node": "n"}
+
+
+def test_an_attempt_that_is_left_behind_keeps_its_estimate_booked_until_it_says_what_it_was() -> None:
+    """It lives and may spend all of it yet: nobody else gets that, also if the host dies before it returns."""
+    world = a_world(1000)
+    submit(world, "a", 300)
+    submit(world, "b", 750)
+    key = world.attempt("a")
+    world.turn(Report(key, AttemptEnd.TIMED_OUT, spent=50, **ABANDONED))
+    assert account(world) == (300, 0)
+    assert booked(world) == [(300, 1)]
+    assert world.attempts("b") == []
+    world.reload()
+    world.turn(Spending(key, 200, "n"))
+    assert account(world) == (300, 0), "it may spend more"
+    world.turn(Spending(key, 310, "n"))
+    assert account(world) == (310, 0)
+    assert booked(world) == [(310, 1)]
+    world.turn(Report(key, AttemptEnd.SUCCEEDED, result="1", spent=320, node="n"))
+    assert account(world) == (320, 0)
+    assert booked(world) == [(320, 0)]
+
+
+def test_an_attempt_that_was_left_behind_gives_back_what_it_has_not_spent_when_it_returns() -> None:
+    world = a_world(1000)
+    submit(world, "a", 300)
+    submit(world, "b", 750)
+    key = world.attempt("a")
+    world.turn(Report(key, AttemptEnd.TIMED_OUT, spent=50, **ABANDONED), Spending(key, 60, "n"))
+    assert account(world) == (300, 0)
+    assert booked(world) == [(300, 1)]
+    world.turn(Report(key, AttemptEnd.SUCCEEDED, result="1", spent=70, node="n"))
+    assert account(world) == (70, 750)
+    assert booked(world)[0] == (70, 0)
+    assert len(world.attempts("b")) == 1
+
+
 def test_a_quarantine_books_the_estimate_until_the_attempt_says_what_it_was() -> None:
     world = a_world(1000)
     submit(world, "a", 300)
@@ -391,7 +430,9 @@ def test_a_run_does_not_halt_while_something_of_it_lives_may_start_or_backs_off(
     account(world)
 
 
-def test_the_budget_is_asked_before_the_gate_and_only_for_a_step_that_was_let_through() -> None:
+def test_a_run_that_is_short_of_budget_names_its_gate_too_and_a_step_needs_budget_once_it_is_let_through() -> (
+    None
+):
     world = a_world(100)
     nodes: list[Node | Gate] = [
         Node("one", "work"),
@@ -401,15 +442,37 @@ def test_the_budget_is_asked_before_the_gate_and_only_for_a_step_that_was_let_th
     world.ask(Submit("task", id="t", nodes=nodes))
     world.succeed("t", "one", spent=50)
     assert world.run("t").reason == "budget"
-    assert [reason.kind for reason in world.reasons("t")] == [ReasonKind.BUDGET], (
-        "no gate can be answered before"
-    )
+    assert [reason.kind for reason in world.reasons("t")] == [ReasonKind.BUDGET, ReasonKind.APPROVAL]
     world.ask(Submit("steps", id="s", mode="step", nodes=[Node("one", "work", estimate=90)]))
     assert world.run("s").reason == "step"
     world.ask(Next("s"))
     assert world.gates("s") == [ReasonKind.BUDGET]
     world.ask(SetBudget(140))
     assert [key.task for key in world.running] == ["s"]
+
+
+@pytest.mark.parametrize(("estimate", "status"), [(50, RunStatus.RUNNING), (51, RunStatus.HALTED)])
+def test_a_gate_is_answered_while_another_branch_is_short_and_the_run_goes_on_if_that_leads_to_anything(
+    estimate: int, status: RunStatus
+) -> None:
+    world = a_world(100)
+    nodes: list[Node | Gate] = [
+        Node("one", "work"),
+        Node("dear", "work", after=["one"], estimate=90),
+        Gate("gate", after=["one"]),
+        Node("behind", "work", after=["gate"], estimate=estimate),
+    ]
+    world.ask(Submit("task", id="t", nodes=nodes))
+    world.succeed("t", "one", spent=50)
+    assert world.run("t").reason == "budget"
+    world.ask(Approve("t", "gate"))
+    assert world.node("t", 2).status is NodeStatus.SUCCEEDED
+    assert world.run("t").status is status
+    if status is RunStatus.HALTED:
+        world.ask(SetBudget(101))
+        world.ask(Retry("t"))
+    assert world.attempts("t", "behind")
+    account(world)
 
 
 def test_a_new_run_of_a_task_goes_on_with_the_same_account() -> None:

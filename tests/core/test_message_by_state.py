@@ -415,7 +415,7 @@ TABLE: Mapping[str, Mapping[str, Cell]] = {
         "queued again": done("queued", "gate.approved"),
         "halted at a gate": done("queued", "gate.approved", "run.resumed"),
         "halted before a step": no("halted", "is halted, and has no gate 'gate': use Next", "Next"),
-        "halted on budget": ON_BUDGET,
+        "halted on budget": no("halted", "is halted, and has no gate 'gate': use Retry", "Retry"),
         "halted": no("halted", "is halted: use Retry", "Retry"),
         "failed": FAILED,
         "failed, a result is there": FAILED,

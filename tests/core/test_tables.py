@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.core.draft import Draft
+from actors.core.journal import NodesLeft
 from actors.core.transitions import NODE_MOVES, PHASE_MOVES, RUN_MOVES, SCHEDULE_MOVES, Phase, check_move
 from actors.errors import IllegalMove
 from actors.events import KINDS
@@ -210,6 +211,8 @@ def test_a_new_run_is_born_queued(status: RunStatus) -> None:
     with pytest.raises(IllegalMove):
         entry = world.state.entries["t"]
         draft.add_run(entry, RunRecord(entry.task.seq, 2, status, world.now_ms))
+    assert [type(move) for move in draft.journal] == [NodesLeft]
+    draft.undo()
     assert snapshot(world) == was
 
 

@@ -166,7 +166,7 @@ async def test_a_failure_a_time_out_and_a_stop_are_booked_like_a_success(
         assert await company.budget() == BudgetView(None, 60, 0)
 
 
-async def test_what_is_spent_after_it_was_left_behind_is_booked_late(
+async def test_the_estimate_of_an_attempt_that_was_left_behind_is_booked_until_it_returns(
     db_path: Path, autojump_clock: MockClock
 ) -> None:
     deaf = Stubborn()
@@ -182,14 +182,19 @@ async def test_what_is_spent_after_it_was_left_behind_is_booked_late(
         await deaf.has_started()
         await company.ask(Stop("a"))
         await company.when_settled("a")
-        assert await company.budget() == BudgetView(None, 10, 0)
+        left_behind = await company.budget()
         deaf.contexts[0].spend(5)
         await trio.sleep(2)
-        assert await company.budget() == BudgetView(None, 15, 0)
+        said_less = await company.budget()
+        deaf.contexts[0].spend(90)
+        await trio.sleep(2)
+        said_more = await company.budget()
         deaf.open.set()
         await trio.sleep(2)
-        assert await company.budget() == BudgetView(None, 22, 0)
-        assert (await company.status("a")).spent == 22
+        assert await company.budget() == BudgetView(None, 112, 0)
+        assert (await company.status("a")).spent == 112
+    assert left_behind == said_less == BudgetView(None, 100, 0)
+    assert said_more == BudgetView(None, 105, 0)
     assert len(of_kind(stored_events(db_path), "attempt.late")) == 1
 
 

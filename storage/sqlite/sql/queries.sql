@@ -197,7 +197,7 @@ WHERE company_id = ? AND seq = ? AND run = ? AND pos = ? AND number = ? AND ende
 
 -- name: book_attempt
 -- What a live attempt has spent so far, or one that has ended said late.
-UPDATE attempts SET spent = :spent, reserved = :reserved, assumed = 0
+UPDATE attempts SET spent = :spent, reserved = :reserved, assumed = :assumed
 WHERE company_id = :company_id AND seq = :seq AND run = :run AND pos = :pos AND number = :number;
 
 -- name: booked_of
