@@ -295,7 +295,7 @@ BEGIN
         "a run's moves are not written",
         "5",
         "storage/sqlite/unit_of_work.py",
-        "    changed = [_run_row(unit.company_id, run) for unit in units for run in unit.runs]\n",
+        "    changed = [_run_row(unit.claim.company_id, run) for unit in units for run in unit.runs]\n",
         "    changed: list[Row] = []\n",
         (SOUND, KEPT),
     ),
@@ -310,17 +310,17 @@ BEGIN
     Mutant(
         "two turns of one company are written as if they were of two",
         "2",
-        "storage/group_commit.py",
-        "(turn is None or turn.company_id in companies)",
+        "storage/sqlite/writing.py",
+        "(turn is None or turn.claim.company_id in companies)",
         "turn is None",
         (f"{UNITS}::test_two_turns_of_one_company_in_one_batch_keep_their_order",),
     ),
     Mutant(
         "what is written between two turns is written after them",
         "2",
-        "storage/group_commit.py",
-        "(turn is None or turn.company_id in companies)",
-        "turn is not None and turn.company_id in companies",
+        "storage/sqlite/writing.py",
+        "(turn is None or turn.claim.company_id in companies)",
+        "turn is not None and turn.claim.company_id in companies",
         (f"{UNITS}::test_a_unit_between_turns_is_run_between_them",),
     ),
     Mutant(
@@ -457,8 +457,8 @@ BEGIN
     Mutant(
         "a refused unit takes its neighbours along",
         "8",
-        "storage/group_commit.py",
-        '            raw.execute("ROLLBACK TO unit")\n',
+        "storage/sqlite/writing.py",
+        '            raw.execute("ROLLBACK TO operation")\n',
         "            pass\n",
         (BATCH, ROLLED_BACK),
     ),
@@ -501,7 +501,7 @@ BEGIN
     Mutant(
         "numbers of a company have gaps",
         "10",
-        "storage/sqlite/unit_of_work.py",
+        "storage/sqlite/events.py",
         "            None if first_seq is None else first_seq + place,\n",
         "            None if first_seq is None else first_seq + 2 * place,\n",
         (STORY, SOUND),
@@ -509,9 +509,9 @@ BEGIN
     Mutant(
         "a reader skips an event at each page",
         "10",
-        "actors/runtime/log.py",
-        "            self._after = rows[-1][0]\n        return rows\n\n    def _read_all",
-        "            self._after = rows[-1][0] + 1\n        return rows\n\n    def _read_all",
+        "storage/sqlite/events.py",
+        "LogPlace(lines[-1].position if lines else after)",
+        "LogPlace(lines[-1].position + 1 if lines else after)",
         (CURSORS,),
     ),
     Mutant(
@@ -679,9 +679,9 @@ BEGIN
         "a writer answers before it has committed",
         "5",
         "storage/group_commit.py",
-        "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
-        "        for pending in batch:\n            pending._answer(Value(None))\n"
-        "        outcomes = await self._commit_whatever_comes([pending._unit for pending in batch])\n",
+        "        outcomes = await self._commit_whatever_comes([submitted.operation for submitted in batch])\n",
+        "        for submitted in batch:\n            submitted.answer(Value(None))\n"
+        "        outcomes = await self._commit_whatever_comes([submitted.operation for submitted in batch])\n",
         (f"{COMMITS}[chain]",),
     ),
     # --- attempts that always end
@@ -1087,14 +1087,14 @@ BEGIN
         (f"{AGES}::test_what_a_turn_has_read_does_not_go_before_its_commit",),
     ),
     Mutant(
-        "a company is pruned or deleted with a stale claim",
+        "an operation on a company needs no claim that holds",
         "retention",
         "storage/sqlite/engine.py",
         "        require(conn, asked.claim)\n",
         "",
         (
             f"{AGES}::test_a_unit_that_was_made_before_an_actor_came_is_refused_by_its_epoch",
-            f"{CONTRACT_RETENTION}::test_an_operation_with_a_stale_claim_changes_nothing",
+            "tests/storage/contract/test_fencing.py::test_an_operation_with_a_stale_claim_changes_nothing",
         ),
     ),
     Mutant(
@@ -1162,9 +1162,9 @@ BEGIN
     Mutant(
         "a reader goes on behind a gap",
         "10",
-        "actors/runtime/log.py",
-        "        if self._after < floor:\n",
-        "        if False:\n",
+        "storage/sqlite/events.py",
+        "    if after < floor:\n",
+        "    if False:\n",
         (
             f"{FLOORS}::test_a_cursor_below_the_floor_is_refused_and_told_where_the_floor_is",
             f"{FLOORS}::test_a_reader_that_is_overtaken_gets_what_it_has_fetched_and_then_hears_of_it",
@@ -1173,9 +1173,9 @@ BEGIN
     Mutant(
         "a quiet company's cursor is too old with the log's",
         "10",
-        "actors/runtime/log.py",
-        "        floor = floor_of(conn, company_id)\n",
-        "        floor = floor_of(conn)\n",
+        "storage/sqlite/events.py",
+        "    floor = floor_of(conn, company_id)\n",
+        "    floor = floor_of(conn)\n",
         (f"{FLOORS}::test_a_company_s_own_floor_counts_for_its_readers",),
     ),
     Mutant(
@@ -1516,7 +1516,7 @@ BEGIN
     Mutant(
         "the sweep does not look at schedules",
         "time",
-        "actors/runtime/sweep.py",
+        "storage/sqlite/companies.py",
         '("sweep_due", "sweep_schedules")',
         '("sweep_due",)',
         (f"{ROUND}::test_a_schedule_whose_company_does_not_know_that_it_is_due_is_found_by_the_sweep",),
@@ -1525,8 +1525,8 @@ BEGIN
         "a schedule that crashes its actor goes on doing so",
         "time",
         "actors/runtime/supervisor.py",
-        "        schedule = schedule_of(about)\n",
-        "        schedule = None\n",
+        "        claim, schedule = cell.claim, schedule_of(about)\n",
+        "        claim, schedule = cell.claim, None\n",
         (f"{ROUND}::test_a_schedule_whose_moves_crash_the_actor_twice_is_disabled_and_nobody_else_notices",),
     ),
     Mutant(
@@ -1757,7 +1757,7 @@ BEGIN
         "an edit takes the upstreams of a run that has begun",
         "people",
         "storage/sqlite/unit_of_work.py",
-        '    _write(conn, "keep_pins", ((u.company_id, seq) for u in units for seq in u.repinned))\n',
+        '    _write(conn, "keep_pins", ((u.claim.company_id, seq) for u in units for seq in u.repinned))\n',
         "",
         (f"{PEOPLE}::test_an_edit_of_the_dependencies_counts_from_the_next_run_on_also_for_their_results",),
     ),
@@ -1809,8 +1809,8 @@ BEGIN
         "orphans run beside the next attempt",
         "6",
         "actors/runtime/recovery.py",
-        "            if pid is not None and started is not None:\n",
-        "            if pid is None and started is not None:\n",
+        "            if process.pid is not None and process.started is not None:\n",
+        "            if False and process.pid is not None and process.started is not None:\n",
         (f"{SUSPECT}::{OUTLIVED}",),
     ),
     Mutant(
