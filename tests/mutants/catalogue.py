@@ -107,6 +107,7 @@ ROUND = "tests/runtime/test_schedules.py"
 INTAKE = "tests/inbox/test_inbox_host.py"
 LETTERS = "tests/inbox/test_inbox_client.py"
 CONTRACT_INBOX = "tests/storage/contract/test_inbox.py"
+SUPERVISION = "tests/runtime/test_supervision.py"
 CONTRACT_RETENTION = "tests/storage/contract/test_retention.py"
 WIRE = "tests/inbox/test_wire.py"
 CRASHED_INBOX = (
@@ -1085,6 +1086,32 @@ BEGIN
         "        if cell is None:\n            operation = prepare(claim, ())\n",
         "        if True:\n            operation = prepare(claim, ())\n",
         (f"{AGES}::test_what_a_turn_has_read_does_not_go_before_its_commit",),
+    ),
+    Mutant(
+        "a claim is used though the next one was asked for",
+        "5",
+        "actors/runtime/company.py",
+        "        self.around.claimed(self.name, None)\n",
+        "",
+        (
+            f"{SUPERVISION}::test_what_is_written_for_a_company_while_its_actor_is_replaced_is_written_under_the_new_claim",
+        ),
+    ),
+    Mutant(
+        "a query's answer is built over a snapshot that is still open, on the event loop",
+        "5",
+        "storage/sqlite/store.py",
+        "        return await reading(self.reader, work)\n",
+        "        return build(await self.fetch(query))\n",
+        ("tests/storage/contract/test_store.py::test_what_is_built_of_an_answer_is_built_where_it_was_read",),
+    ),
+    Mutant(
+        "a task that lost its runs is not looked at",
+        "5",
+        "storage/sqlite/sql/schema.sql",
+        "    UPDATE tasks SET runless = 1 WHERE company_id = OLD.company_id AND seq = OLD.seq;\n",
+        "    SELECT 1;\n",
+        ("tests/storage/test_query_plans.py::test_a_task_without_a_run_is_found_among_many_that_are_done",),
     ),
     Mutant(
         "an operation on a company needs no claim that holds",
