@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import trio
@@ -54,7 +55,8 @@ class _Engine:
         self._inner, self._faults = inner, faults
 
     async def write(self, operations: Sequence[Operation[Any]], /) -> list[Outcome[Any]]:
-        if any([self._faults.strikes(operation) for operation in operations]):
+        struck = [self._faults.strikes(operation) for operation in operations]
+        if any(struck):
             await trio.lowlevel.checkpoint()
             raise StoreUnavailable("planted")
         pending = [self._inner.submit(operation) for operation in operations]
@@ -134,7 +136,7 @@ async def open_faulty_store(
     path: str | os.PathLike[str],
     *,
     faults: Faults,
-    delays_s: Mapping[type[Any], float],
+    delays_s: Mapping[type[Any], float] = MappingProxyType({}),
     hooks: Hooks | None = None,
     close_grace_s: float = 5.0,
     **options: Any,

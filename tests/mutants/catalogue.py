@@ -254,9 +254,9 @@ MUTANTS = [
     Mutant(
         "a reader skips an event at each page",
         "10",
-        "actors/runtime/log.py",
-        "            self._after = rows[-1][0]\n        return rows\n\n    def _read_all",
-        "            self._after = rows[-1][0] + 1\n        return rows\n\n    def _read_all",
+        "storage/sqlite/events.py",
+        "LogPlace(lines[-1].position if lines else after)",
+        "LogPlace(lines[-1].position + 1 if lines else after)",
         (CURSORS,),
     ),
     Mutant(

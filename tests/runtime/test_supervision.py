@@ -25,11 +25,14 @@ from actors import (
     WorkState,
 )
 from actors.core.restart import PARKED_ABOVE_S, QUIET_S, add_crash, delay_s
+from actors.runtime.company import CompanyActor
 from actors.runtime.executor import Executor
 from storage.contract.companies import ClaimCompany
 from tests.inside import inside
 from tests.runtime.support import (
     Gated,
+    GatedConnection,
+    Wrapper,
     a_host,
     a_task,
     idle,
@@ -386,6 +389,44 @@ async def test_attempts_that_live_are_adopted_by_the_next_actor_and_run_only_onc
         assert await settled(company, "b") == "completed"
     assert len(work.contexts) == 1
     assert len(of_kind(stored_events(db_path), "attempt.started")) == 2
+
+
+async def test_what_is_written_for_a_company_while_its_actor_is_replaced_is_written_under_the_new_claim(
+    db_path: Path, autojump_clock: MockClock, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of an attempt is asked to be recorded while the next actor waits for its claim."""
+    go, told = trio.Event(), trio.Event()
+    gate, claim = Wrapper(GatedConnection), CompanyActor._claim
+
+    def claim_slowly(actor: CompanyActor) -> Any:
+        gate.made.shut()
+        return claim(actor)
+
+    async def work(ctx: Context) -> None:
+        await go.wait()
+        await ctx.record_process(4_242, "then")
+        told.set()
+        await trio.sleep(1)
+
+    async with a_host(db_path, {"work": work}, wrap=gate) as runtime:
+        company = runtime.company("k")
+        await company.ask(a_task("work", id="a"))
+        monkeypatch.setattr(CompanyActor, "_claim", claim_slowly)
+        broken.companies.add("k")
+        await crash(company)
+        broken.companies.clear()
+        await (
+            trio.testing.wait_all_tasks_blocked()
+        )  # the claim stands at the gate: what is recorded comes after it
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        early = told.is_set()
+        gate.made.let_go()
+        assert not early
+        await told.wait()
+        assert sql(db_path, "SELECT pid, pid_started FROM attempts") == [(4_242, "then")]
+        assert sql(db_path, "SELECT epoch FROM companies") == [(2,)]
+        assert await settled(company, "a") == "completed"
 
 
 async def test_an_attempt_that_ends_while_there_is_no_actor_is_told_of_again(

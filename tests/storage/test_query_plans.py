@@ -74,7 +74,7 @@ def test_a_walk_and_a_sort_would_be_seen(raw: sqlite3.Connection) -> None:
 
 
 SWEEP = ("sweep_active", "sweep_due", "sweep_schedules", "sweep_queued")
-AT_START = ("load_tasks", "load_edges", "load_graphs", "load_schedules", "claim_company")
+AT_START = ("load_tasks", "load_runless", "load_edges", "load_graphs", "load_schedules", "claim_company")
 PARAMS = {"company_id": 1, "name": "company-0", "after": 0, "limit": 1_000, "now_ms": 10**15}
 
 
@@ -134,3 +134,20 @@ def test_one_company_s_backlog_is_nothing_to_another_s_start(tmp_path: Path) -> 
             " SELECT company_id, seq, 1, 'queued', 1 FROM tasks WHERE company_id = 2 AND seq > 10000"
         )
     assert steps_of(path, AT_START) == before
+
+
+def test_a_task_without_a_run_is_found_among_many_that_are_done(tmp_path: Path) -> None:
+    path = filled(tmp_path, jobs=2_000, companies=1, done=True)
+    with closing(open_writer(path)) as raw:
+        assert raw.execute(SQL["load_runless"], PARAMS).fetchall() == []
+        raw.execute("PRAGMA foreign_keys = OFF")
+        raw.execute("DELETE FROM runs WHERE seq = 7")
+        raw.execute(
+            "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title)"
+            " VALUES (1, 9000, 'planted', 2, 1, 'auto', '[]', 0, 'x')"
+        )
+        assert [row[0] for row in raw.execute(SQL["load_runless"], PARAMS)] == [7, 9000]
+        raw.execute(
+            "INSERT INTO runs (company_id, seq, number, status, created_ms) VALUES (1, 7, 1, 'queued', 1)"
+        )
+        assert [row[0] for row in raw.execute(SQL["load_runless"], PARAMS)] == [9000]

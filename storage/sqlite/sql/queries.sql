@@ -320,7 +320,8 @@ SELECT task.seq, task.id, task.priority, task.created_ms, task.mode, task.goal, 
 FROM tasks AS task INDEXED BY tasks_runless
 LEFT JOIN quarantine ON quarantine.company_id = task.company_id AND quarantine.seq = task.seq
 WHERE task.company_id = :company_id AND task.runless = 1 AND task.archived_ms IS NULL
-  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.company_id = task.company_id AND runs.seq = task.seq);
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.company_id = task.company_id AND runs.seq = task.seq)
+ORDER BY task.seq;
 
 -- name: load_edges
 SELECT edge.seq, edge.upstream

@@ -28,8 +28,8 @@ SPEC = SHAPE[1:-1]
 
 _COMPANY = "INSERT INTO companies (company_id, name, epoch, runs_max) VALUES (?, ?, 1, ?)"
 _TASK = (
-    "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title)"
-    " VALUES (?, ?, ?, 2, ?, 'auto', ?, 0, 'Job')"
+    "INSERT INTO tasks (company_id, seq, id, priority, created_ms, mode, shape, fail_fast, title, runless)"
+    " VALUES (?, ?, ?, 2, ?, 'auto', ?, 0, 'Job', 0)"
 )
 _RUN = "INSERT INTO runs (company_id, seq, number, status, created_ms) VALUES (?, ?, 1, 'queued', ?)"
 _ADMIT = (
