@@ -56,8 +56,7 @@ from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.executor import Executor
 from actors.testing import VirtualClock
-from storage.sqlite.wal import shrink_wal
-from tests.runtime.support import (
+from tests.stores import sqlite_of
     Gated,
     Scripted,
     Stubborn,
@@ -269,9 +268,8 @@ async def swept(path: Path, patch: pytest.MonkeyPatch) -> None:
 
 async def let_go(path: Path, patch: pytest.MonkeyPatch) -> None:
     """What is old goes, a company is deleted, and somebody reads for too long."""
-    patch.setattr("actors.runtime.retention.housekeeping.WAL_BYTES_KEPT", 1000)
-    patch.setattr(shrink_wal, "__defaults__", (0,))
     async with a_host(path) as runtime:
+        sqlite_of(runtime).wal_kept_bytes, sqlite_of(runtime).wal_cut_above_bytes = 1000, 0
         for name in ("k", "other"):
             await runtime.company(name).ask(a_task("ok", id="a"))
             await runtime.company(name).when_settled("a")
