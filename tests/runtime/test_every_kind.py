@@ -56,7 +56,7 @@ from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.executor import Executor
 from actors.testing import VirtualClock
-from tests.stores import sqlite_of
+from tests.runtime.support import (
     Gated,
     Scripted,
     Stubborn,
@@ -68,6 +68,7 @@ from tests.stores import sqlite_of
     stored_events,
 )
 from tests.storage.connections import Flaky, sqlite_error
+from tests.stores import sqlite_of
 
 Scene = Callable[[Path, pytest.MonkeyPatch], Awaitable[None]]
 
