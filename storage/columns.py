@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from storage.records import AttemptRecord, CompanyRecord, EventRecord, NodeRecord, RunRecord, TaskRecord
@@ -60,20 +61,30 @@ def row_of(kind: type[T], names: Sequence[str], *given: str) -> Callable[..., Ro
     """The function that takes a record, and the values of the columns ``given``, and returns the named columns as
     SQLite stores them.
 
-    It is compiled, as attrs compiles constructors: a turn makes many rows. The names are those of this program.
+    Enumerations and booleans are converted: SQLite takes them only by way of an adapter, which is slower.
     """
     hints = get_type_hints(kind)
-    values = (name if name in given else _stored(name, hints[name]) for name in names)
-    function: Callable[..., Row] = eval(f"lambda {', '.join(('record', *given))}: ({', '.join(values)},)")  # noqa: S307
-    return function
+    own = [name for name in names if name not in given]
+    read = attrgetter(*own)
+    converted = [(place, one) for place, name in enumerate(own) if (one := _stored(hints[name])) is not None]
+    in_order = itemgetter(*map([*own, *given].index, names))
+
+    def row(record: T, *values: Any) -> Row:
+        made = [*read(record), *values]
+        for place, convert in converted:
+            made[place] = convert(made[place])
+        ordered: Row = in_order(made)
+        return ordered
+
+    return row
 
 
-def _stored(name: str, hint: Any) -> str:
-    """Enumerations and booleans are converted: SQLite takes them only by way of an adapter, which is slower."""
+def _stored(hint: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of the field one that SQLite stores; ``None`` if it is one."""
     kind = _plain(hint)
     if issubclass(kind, Enum):
-        return f"record.{name}.value"
-    return f"int(record.{name})" if kind is bool else f"record.{name}"
+        return attrgetter("value")
+    return int if kind is bool else None
 
 
 def _plain(hint: Any) -> type[Any]:

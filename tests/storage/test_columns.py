@@ -14,7 +14,7 @@ from storage.sqlite.statements import SQL
 
 WRITTEN = {
     "update_company": columns.UPDATE_COMPANY,
-    "insert_task": (*columns.INSERT_TASK, "title", "payload", "node_payloads", "key", "content"),
+    "insert_task": (*columns.INSERT_TASK, "title", "payload", "node_payloads", "key", "content", "runless"),
     "update_task": columns.UPDATE_TASK,
     "insert_run": columns.INSERT_RUN,
     "update_run": columns.UPDATE_RUN,
@@ -66,7 +66,7 @@ def test_nodes_are_read_in_the_order_of_their_record() -> None:
 
 def test_the_schema_has_every_column() -> None:
     conn = sqlite3.connect(":memory:")
-    conn.executescript(resources.files("storage").joinpath("sql", "schema.sql").read_text("utf-8"))
+    conn.executescript(resources.files("storage.sqlite").joinpath("sql", "schema.sql").read_text("utf-8"))
     for table, names in {
         "companies": columns.UPDATE_COMPANY,
         "tasks": (*columns.INSERT_TASK, *columns.TASK_READ),
