@@ -22,20 +22,6 @@ from storage.errors import StoreUnavailable
 from storage.group_commit import Submitted, Writer
 from storage.nursery import bare_nursery
 
-# These register what carries out and answers each type of the contract.
-from . import (  # noqa: F401
-    companies,
-    deletion,
-    events,
-    hosts,
-    inbox,
-    loading,
-    prefetch,
-    reads,
-    recovery,
-    retention,
-    unit_of_work,
-)
 from .backup import back_up
 from .connection import Connection, read_transaction, reading
 from .engine import answer

@@ -414,7 +414,9 @@ async def test_what_is_written_for_a_company_while_its_actor_is_replaced_is_writ
         broken.companies.add("k")
         await crash(company)
         broken.companies.clear()
-        await trio.testing.wait_all_tasks_blocked()  # the claim stands at the gate: what is recorded comes after it
+        await (
+            trio.testing.wait_all_tasks_blocked()
+        )  # the claim stands at the gate: what is recorded comes after it
         go.set()
         await trio.testing.wait_all_tasks_blocked()
         early = told.is_set()
