@@ -266,7 +266,7 @@ sys.exit(main(sys.argv[1:]))
 MOMENTS: Mapping[str, str] = MappingProxyType(
     {
         "before the database is opened": "run, 'open_runtime'",
-        "when it is owned": "actors.runtime.runtime, '_begin_host'",
+        "when it is owned": "actors.runtime.runtime, 'BeginHost'",
         "in the sweep at the start": "actors.runtime.runtime, '_begin'",
         "when it is open": "run, '_Session'",
         "while the plan is submitted": "run, 'submit'",

@@ -56,7 +56,6 @@ from actors.events import KINDS
 from actors.handlers import Handler
 from actors.runtime.execution import Executor
 from actors.testing import VirtualClock
-from storage.sqlite.wal import shrink_wal
 from tests.runtime.support import (
     Gated,
     Scripted,
@@ -69,6 +68,7 @@ from tests.runtime.support import (
     stored_events,
 )
 from tests.storage.connections import Flaky, sqlite_error
+from tests.stores import sqlite_of
 
 Scene = Callable[[Path, pytest.MonkeyPatch], Awaitable[None]]
 
@@ -267,11 +267,10 @@ async def swept(path: Path, patch: pytest.MonkeyPatch) -> None:
         await runtime.company("k").when_settled("a")
 
 
-async def let_go(path: Path, patch: pytest.MonkeyPatch) -> None:
+async def let_go(path: Path, _patch: pytest.MonkeyPatch) -> None:
     """What is old goes, a company is deleted, and somebody reads for too long."""
-    patch.setattr("actors.runtime.retention.housekeeping.WAL_BYTES_KEPT", 1000)
-    patch.setattr(shrink_wal, "__defaults__", (0,))
     async with a_host(path) as runtime:
+        sqlite_of(runtime).wal_kept_bytes, sqlite_of(runtime).wal_cut_above_bytes = 1000, 0
         for name in ("k", "other"):
             await runtime.company(name).ask(a_task("ok", id="a"))
             await runtime.company(name).when_settled("a")
