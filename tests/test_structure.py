@@ -175,17 +175,6 @@ def test_retention_and_the_inbox_know_the_store_by_its_contract(path: Path) -> N
 
 ENGINE_DOORS = {"actors.runtime.opening"}
 """Where stores are opened, and nothing but opened: the only modules of `actors` that may know an engine."""
-STATEMENTS_NAMED = {
-    *(
-        "actors.core.advance",
-        "actors.core.budget",
-        "actors.core.decide",
-        "actors.core.edit",
-        "actors.core.people",
-    ),
-    *("actors.core.submit", "actors.core.unit", "actors.runtime.inbox_host"),
-}
-"""Modules that still name the statements of a turn's smaller writes."""
 SQL_TEXT = re.compile(
     r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|BEGIN|SAVEPOINT|WITH)\s", re.ASCII
 )
@@ -235,7 +224,7 @@ def test_actors_name_no_statement() -> None:
     """A name of one word may be an ordinary word."""
     names = {name for name in SQL if "_" in name}
     naming = {module_of(path) for path in ACTORS if _texts_of(ast.parse(path.read_text("utf-8"))) & names}
-    assert naming == STATEMENTS_NAMED
+    assert naming == set()
 
 
 def test_what_the_store_promises_knows_no_engine() -> None:

@@ -1,5 +1,30 @@
 """The embedded engine: SQLite through aiosqlite, and everything that knows SQL, a connection or a column."""
 
-from . import companies, deletion, inbox, retention  # each registers what it serves in `engine`
+# each registers what it serves in `engine`
+from . import (
+    companies,
+    deletion,
+    events,
+    hosts,
+    inbox,
+    loading,
+    prefetch,
+    reads,
+    recovery,
+    retention,
+    unit_of_work,
+)
 
-__all__ = ["companies", "deletion", "inbox", "retention"]
+__all__ = [
+    "companies",
+    "deletion",
+    "events",
+    "hosts",
+    "inbox",
+    "loading",
+    "prefetch",
+    "reads",
+    "recovery",
+    "retention",
+    "unit_of_work",
+]

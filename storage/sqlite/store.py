@@ -23,20 +23,6 @@ from storage.errors import StoreLost, StoreUnavailable
 from storage.group_commit import Submitted, Writer
 from storage.nursery import bare_nursery
 
-# These register what carries out and answers each type of the contract.
-from . import (  # noqa: F401
-    companies,
-    deletion,
-    events,
-    hosts,
-    inbox,
-    loading,
-    prefetch,
-    reads,
-    recovery,
-    retention,
-    unit_of_work,
-)
 from .backup import back_up, back_up_open
 from .connection import Connection, read_transaction, reading
 from .engine import answer

@@ -254,7 +254,7 @@ sys.exit(main(sys.argv[1:]))
 MOMENTS: Mapping[str, str] = MappingProxyType(
     {
         "before the database is opened": "run, 'open_runtime'",
-        "when it is owned": "actors.runtime.kernel, '_begin_host'",
+        "when it is owned": "actors.runtime.kernel, 'BeginHost'",
         "in the sweep at the start": "actors.runtime.kernel, '_begin'",
         "when it is open": "run, '_Session'",
         "while the plan is submitted": "run, 'submit'",

@@ -267,7 +267,7 @@ async def swept(path: Path, patch: pytest.MonkeyPatch) -> None:
         await runtime.company("k").when_settled("a")
 
 
-async def let_go(path: Path, patch: pytest.MonkeyPatch) -> None:
+async def let_go(path: Path, _patch: pytest.MonkeyPatch) -> None:
     """What is old goes, a company is deleted, and somebody reads for too long."""
     async with a_host(path) as runtime:
         sqlite_of(runtime).wal_kept_bytes, sqlite_of(runtime).wal_cut_above_bytes = 1000, 0
