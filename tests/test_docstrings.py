@@ -14,16 +14,19 @@ import actors.errors
 import actors.messages
 import actors.runtime.mailbox
 import storage
+import storage.contract
 import storage.errors
 
-TABLES = [storage, actors.messages]
+TABLES = [storage, storage.contract, actors.messages]
 
 
 @pytest.mark.parametrize("package", TABLES, ids=lambda package: str(package.__name__))
 def test_the_table_of_a_package_lists_the_modules_that_it_has(package: ModuleType) -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", package.__doc__ or "", re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    there = {path.stem for path in Path(package.__path__[0]).glob("*.py")} - {"__init__"}
+    folder = Path(package.__path__[0])
+    there = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    there |= {path.parent.name for path in folder.glob("*/__init__.py")}
     assert sorted(listed) == sorted(there)
 
 

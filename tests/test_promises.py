@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 import actors.core.decide
+import actors.core.turn
 import actors.runtime.company
 import actors.runtime.mailbox
 from actors import (
@@ -472,7 +473,7 @@ async def test_an_actor_that_crashes_and_a_handler_that_raises_are_no_one_else_s
     async def raises(ctx: Context) -> None:
         raise BaseExceptionGroup("all", [SystemExit(1), GeneratorExit()])
 
-    monkeypatch.setattr(actors.runtime.company, "decide", treacherous)
+    monkeypatch.setattr(actors.core.turn, "decide", treacherous)
     async with opened({**outside.handlers(), "raises": raises}) as runtime:
         bolt, acme = runtime.company("bolt"), runtime.company("acme")
         await acme.ask(Submit("t", handler="work", id="t"))

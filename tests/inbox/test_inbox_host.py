@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+import actors.core.turn
 import actors.runtime.company
 import actors.runtime.inbox_host
 from actors import (
@@ -439,7 +440,7 @@ async def test_a_message_on_which_the_actor_fails_is_answered_and_the_others_are
             raise RuntimeError("a mistake of ours")
         return reply
 
-    monkeypatch.setattr(actors.runtime.company, "decide", bad_decide)
+    monkeypatch.setattr(actors.core.turn, "decide", bad_decide)
     async with a_host(db_path) as runtime:
         post = Post(db_path)
         sent = [post.send(Submit(title, mode="manual")) for title in ("good", "bad", "good")]
@@ -525,7 +526,7 @@ async def test_a_message_to_a_company_that_rests_is_told_so_and_unpark_ends_the_
             raise RuntimeError("a mistake of ours")
         return decide(draft, message, prefetched)
 
-    monkeypatch.setattr(actors.runtime.company, "decide", bad_decide)
+    monkeypatch.setattr(actors.core.turn, "decide", bad_decide)
     async with a_host(db_path) as runtime:
         post = Post(db_path)
         for _ in range(5):

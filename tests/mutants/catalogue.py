@@ -47,9 +47,9 @@ BATCH = "tests/storage/test_writer.py::test_a_refused_unit_is_rolled_back_alone_
 OWNER = "tests/storage/test_ownership.py::test_a_second_opening_in_another_process_is_refused_by_the_name_of_the_first"
 STALLS = "tests/attempts/test_stalls.py"
 AGES = "tests/runtime/test_retention.py"
-NOMINAL = "tests/core/test_nominal.py"
+RECURRENCE = "tests/core/test_recurrence.py"
 TIME = "tests/cases/test_schedules.py"
-INTAKE = "tests/inbox/test_intake.py"
+INBOX_HOST = "tests/inbox/test_inbox_host.py"
 CRASHED_INBOX = (
     "tests/crash/test_inbox.py::test_a_kill_at_any_commit_makes_no_message_happen_twice_or_not_at_all"
 )
@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant(
         "one run more than allowed",
         "3",
-        "actors/core/state.py",
+        "actors/core/facts.py",
         "return max(0, self.company.runs_max - len(self.slots))",
         "return max(0, self.company.runs_max + 1 - len(self.slots))",
         (LIMITS,),
@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant(
         "the file lets two runs have one slot",
         "3",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE UNIQUE INDEX runs_slot",
         "CREATE INDEX runs_slot",
         (FILE_REFUSES,),
@@ -129,7 +129,7 @@ MUTANTS = [
     Mutant(
         "what is blocked is called waiting",
         "4",
-        "actors/states.py",
+        "actors/messages/views.py",
         "BLOCKING = frozenset(\n    {\n        ReasonKind.UPSTREAM_FAILED,\n",
         "BLOCKING = frozenset(\n    {\n",
         (BLOCKING, WHY),
@@ -137,7 +137,7 @@ MUTANTS = [
     Mutant(
         "a commit is not synced",
         "5",
-        "storage/opening.py",
+        "storage/sqlite/opening.py",
         '"full": "PRAGMA synchronous = FULL"',
         '"full": "PRAGMA synchronous = NORMAL"',
         (
@@ -148,7 +148,7 @@ MUTANTS = [
     Mutant(
         "a transaction is never committed",
         "5",
-        "storage/store.py",
+        "storage/sqlite/connection.py",
         'connection.execute("COMMIT")',
         'connection.execute("ROLLBACK")',
         (KEPT,),
@@ -157,16 +157,16 @@ MUTANTS = [
         "what ran when the process died is forgotten",
         "5",
         "actors/runtime/recovery.py",
-        "    ended = await _orphans(company, state.company.company_id, gone, around)\n",
-        "    ended = await _orphans(company, state.company.company_id, gone[:0], around)\n",
+        "    ended = await _orphans(company, state.company.company_id, gone, services)\n",
+        "    ended = await _orphans(company, state.company.company_id, gone[:0], services)\n",
         (f"{COMMITS}[chain]",),
     ),
     Mutant(
         "an ask is answered before its commit",
         "5",
         "actors/runtime/company.py",
-        "            answer = Value(decide(draft, content, looked))\n",
-        "            answer = Value(decide(draft, content, looked))\n            envelope.answer(answer.value)\n",
+        "            made = self._decide(taken, prefetched, slots)\n",
+        "            made = self._decide(taken, prefetched, slots)\n            self._answer(taken, made)\n",
         (
             "tests/runtime/test_durable_first.py::test_nothing_is_seen_answered_or_started_before_the_commit_returns",
         ),
@@ -174,7 +174,7 @@ MUTANTS = [
     Mutant(
         "the result of an older attempt counts",
         "6",
-        "actors/core/entry.py",
+        "actors/core/task_state.py",
         "return node if node.status is NodeStatus.RUNNING and node.attempts == key.number else None",
         "return node if node.status is NodeStatus.RUNNING else None",
         (LATE,),
@@ -182,7 +182,7 @@ MUTANTS = [
     Mutant(
         "each attempt has its own idempotency key",
         "6",
-        "actors/runtime/execution.py",
+        "actors/runtime/inputs.py",
         "{attempt.spec.name}/{attempt.generation}",
         "{attempt.spec.name}/{key.number}",
         (KEY,),
@@ -190,7 +190,7 @@ MUTANTS = [
     Mutant(
         "a recoverer acts without having won",
         "6",
-        "storage/sql/queries.sql",
+        "storage/sqlite/sql/queries.sql",
         "due_ms = ? WHERE company_id = ? AND epoch = ?\n",
         "due_ms = ? WHERE company_id = ? AND ? IS NOT NULL\n",
         (CLAIMED, RECOVERERS),
@@ -198,7 +198,7 @@ MUTANTS = [
     Mutant(
         "two processes own one database",
         "6",
-        "storage/ownership.py",
+        "storage/sqlite/ownership.py",
         "    while not lock_owner(fd, owner):\n",
         "    while False:\n",
         (OWNER,),
@@ -230,8 +230,8 @@ MUTANTS = [
     Mutant(
         "a refused unit takes its neighbours along",
         "8",
-        "storage/writer.py",
-        '            raw.execute("ROLLBACK TO unit")\n',
+        "storage/sqlite/writing.py",
+        '            raw.execute("ROLLBACK TO operation")\n',
         "            pass\n",
         (BATCH, ROLLED_BACK),
     ),
@@ -286,7 +286,7 @@ MUTANTS = [
     Mutant(
         "a running task is run again",
         "messages",
-        "actors/core/decide.py",
+        "actors/core/refusals.py",
         '                RUN: ("is running: stop it first", ("Stop",)),\n',
         "",
         (CELL,),
@@ -302,7 +302,7 @@ MUTANTS = [
     Mutant(
         "a shutdown counts as a failure",
         "ends",
-        "actors/runtime/execution.py",
+        "actors/runtime/executor.py",
         '    "closing": AttemptEnd.INTERRUPTED,\n',
         '    "closing": AttemptEnd.FAILED,\n',
         (DRAINED, SHOWN),
@@ -310,7 +310,7 @@ MUTANTS = [
     Mutant(
         "a pause lets new runs in",
         "gates",
-        "actors/core/gates.py",
+        "actors/core/admission.py",
         "    if state.company.paused_ms is not None and not (entry.run is not None and entry.run.front):\n",
         "    if False:\n",
         (f"{COMMITS}[pause]", KEPT),
@@ -326,7 +326,7 @@ MUTANTS = [
     Mutant(
         "the file takes a result of a node that failed",
         "schema",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "    CHECK ((result IS NOT NULL) = (status = 'succeeded'))\n",
         "    CHECK (1)\n",
         (ONE_RESULT,),
@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(
         "a task that others depend on is pruned",
         "retention",
-        "storage/retention.py",
+        "storage/sqlite/retention.py",
         '    return [row[0] for row in conn.execute(SQL["dependents_of"], params).fetchall()]\n',
         "    return []\n",
         (
@@ -345,15 +345,15 @@ MUTANTS = [
     Mutant(
         "a fixed local time follows real time",
         "time",
-        "actors/nominal.py",
+        "actors/recurrence.py",
         "        if self.fixed:\n",
         "        if False:\n",
-        (f"{NOMINAL}::test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years",),
+        (f"{RECURRENCE}::test_a_fixed_local_time_fires_exactly_once_on_each_date_of_two_years",),
     ),
     Mutant(
         "the file lets a nominal time fire twice",
         "time",
-        "storage/sql/schema.sql",
+        "storage/sqlite/sql/schema.sql",
         "CREATE UNIQUE INDEX tasks_nominal",
         "CREATE INDEX tasks_nominal",
         (f"{TIME}::test_of_two_processes_only_the_owner_fires_and_the_file_refuses_a_nominal_time_twice",),
@@ -361,25 +361,25 @@ MUTANTS = [
     Mutant(
         "the answer follows in a commit of its own",
         "inbox",
-        "actors/runtime/intake.py",
+        "actors/runtime/inbox_host.py",
         """        envelope = Envelope(row.message, row, row.stored.number)
         self._begin(row)
         try:
-            cell = supervisor.cell(row.stored.company)
+            cell = self._services.directory.cell(row.stored.company)
             row.unit_answers = cell.parked is None
 """,
         """        envelope = Envelope(row.message, row)
         self._begin(row)
         try:
-            cell = supervisor.cell(row.stored.company)
+            cell = self._services.directory.cell(row.stored.company)
             row.unit_answers = False
 """,
-        (CRASHED_INBOX, f"{INTAKE}::test_the_answer_is_in_the_very_commit_that_carries_the_message_out"),
+        (CRASHED_INBOX, f"{INBOX_HOST}::test_the_answer_is_in_the_very_commit_that_carries_the_message_out"),
     ),
     Mutant(
         "only the judged node is done again",
         "people",
-        "actors/core/people.py",
+        "actors/core/review.py",
         "    again = [*_reset_users(draft, entry, pos, message.feedback), pos]\n",
         "    again = [pos]\n",
         (LOOP,),
