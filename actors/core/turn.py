@@ -159,13 +159,18 @@ class _Deciding:
         self.draft.about = None
         self.answers.append(self._decide(content))
 
+    def _is_trusted(self, task: str) -> bool:
+        """Whether the task has a run that may go on and is not set aside yet: setting it aside once is enough."""
+        entry = self.draft.state.entries.get(task)
+        return entry is not None and entry.quarantined is None
+
     def _decide(self, content: Input) -> object:
         draft = self.draft
         if isinstance(content, Said):
             return self._answer(content)
         if isinstance(content, Report):
             counted = decide_report(draft, content, self.prefetched)
-            if content.bad_row is not None:
+            if content.bad_row is not None and self._is_trusted(content.key.task):
                 raise BadRow(content.key.task, content.bad_row)
             return counted
         if isinstance(content, Spending):
