@@ -48,7 +48,7 @@ LINES = [
     (COMPANY, "tasks = [1]", "tasks", "must be a list of tables"),
     (COMPANY, "runs_max = -1", "runs_max", "runs_max must be from 0"),
     (TASK, "depend_on = []", "depend_on", 'did you mean "depends_on"?'),
-    (TASK, "title = 1", "title", "title must be text"),
+    (TASK, "title = 1", "title", "title must be a string"),
     (TASK, "priority = 'high'", "priority", "priority must be"),
     (TASK, "mode = 'steps'", "mode", 'mode must be "auto", "manual" or "step"'),
     (TASK, "tries_max = 0", "tries_max", "tries_max must be"),
@@ -144,7 +144,7 @@ OTHERS = {
         "companies.acme.tasks.a.nodes",
         "write [[companies.acme.tasks.nodes]] with two brackets",
     ),
-    "company name": ("[companies.'a/b']\n", 1, "companies.a/b", "a company's name 'a/b' must not hold \"/\""),
+    "company name": ("[companies.'a/b']\n", 1, "companies.a/b", "a company's name 'a/b' must not contain \"/\""),
     "no id": ("[[companies.acme.tasks]]\nrun = 'x'\n", 1, "companies.acme.tasks#1", "a task needs an id"),
     "id": (
         "[[companies.acme.tasks]]\nid = 'a/b'\n",
