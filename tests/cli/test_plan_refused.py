@@ -144,7 +144,12 @@ OTHERS = {
         "companies.acme.tasks.a.nodes",
         "write [[companies.acme.tasks.nodes]] with two brackets",
     ),
-    "company name": ("[companies.'a/b']\n", 1, "companies.a/b", "a company's name 'a/b' must not contain \"/\""),
+    "company name": (
+        "[companies.'a/b']\n",
+        1,
+        "companies.a/b",
+        "a company's name 'a/b' must not contain \"/\"",
+    ),
     "no id": ("[[companies.acme.tasks]]\nrun = 'x'\n", 1, "companies.acme.tasks#1", "a task needs an id"),
     "id": (
         "[[companies.acme.tasks]]\nid = 'a/b'\n",
